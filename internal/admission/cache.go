@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 	"seckill/internal/voucher"
 )
 
@@ -89,7 +89,7 @@ func (c *refusalCache) syncClock(now time.Duration, shown int64) {
 type window struct{ from, to time.Time }
 
 // windowOf returns the window that the database has.
-func windowOf(st order.EpochState) window { return window{from: st.BeginAt, to: st.EndAt} }
+func windowOf(st contract.EpochState) window { return window{from: st.BeginAt, to: st.EndAt} }
 
 // ms returns the window as Redis has it: in ms, rounded so that no order is accepted outside of
 // it. The database keeps microseconds, so nothing finer counts.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
@@ -51,7 +51,7 @@ func (v *voucherState) check(ctx context.Context) (useless, same bool) {
 
 // compare marks buckets as closed that are not as this process and the database know them, and
 // reports whether all are.
-func (v *voucherState) compare(before []ledger.Known, all []ledger.State, st order.EpochState, lost bool) (same bool) {
+func (v *voucherState) compare(before []ledger.Known, all []ledger.State, st contract.EpochState, lost bool) (same bool) {
 	same = true
 	for i, b := range v.buckets {
 		was, now := before[i], &all[i]

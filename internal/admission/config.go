@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -16,18 +17,18 @@ import (
 // keeps Redis busy, at about 3 µs an order.
 const MaxBatch = 512
 
-// Store is what the gate needs of the database; an [order.AdmissionStore] has it.
+// Store is what the gate needs of the database; an [contract.AdmissionStore] has it.
 type Store interface {
-	EpochState(ctx context.Context, voucherID int64) (order.EpochState, error)
-	Close(ctx context.Context, voucherID int64) (order.EpochState, error)
-	CloseAbove(ctx context.Context, voucherID, epoch int64) (order.EpochState, error)
-	Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error)
+	EpochState(ctx context.Context, voucherID int64) (contract.EpochState, error)
+	Close(ctx context.Context, voucherID int64) (contract.EpochState, error)
+	CloseAbove(ctx context.Context, voucherID, epoch int64) (contract.EpochState, error)
+	Open(ctx context.Context, voucherID, closed int64) (contract.EpochState, error)
 	LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error)
-	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error)
-	AdmissionVouchersOf(ctx context.Context, ids []int64) ([]order.AdmissionVoucher, error)
+	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]contract.AdmissionVoucher, error)
+	AdmissionVouchersOf(ctx context.Context, ids []int64) ([]contract.AdmissionVoucher, error)
 	Forget(ctx context.Context, voucherID, closed int64, endedBy time.Time) error
 	Cleared(ctx context.Context, voucherID, forgotten int64) error
-	UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]order.AdmissionVoucher, error)
+	UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]contract.AdmissionVoucher, error)
 }
 
 // Workers persist the orders that the gate accepts; [fulfil.Fulfiller] has them.
@@ -35,12 +36,12 @@ type Workers interface {
 	// Await is the method of [order.Gate].
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	// Watch has the workers read a voucher's streams from now on.
-	Watch(ctx context.Context, v order.AdmissionVoucher) error
+	Watch(ctx context.Context, v contract.AdmissionVoucher) error
 	// Wake has the workers look for entries of a bucket, to which the gate is about to add some. It does not block.
 	Wake(voucherID int64, bucket int)
 	// Watched lists the vouchers whose streams they read, without epochs. It reports false while some may be missing
 	// that have orders which are not persisted.
-	Watched() (vouchers []order.AdmissionVoucher, complete bool)
+	Watched() (vouchers []contract.AdmissionVoucher, complete bool)
 }
 
 // Config is what a [Gate] needs. Client, Store, Workers, Locker and Log are required. A zero in the

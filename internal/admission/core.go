@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -32,7 +33,7 @@ type buckets interface {
 	States(ctx context.Context, buckets []ledger.Keys) []ledger.State
 	Give(ctx context.Context, keys ledger.Keys, epoch int64, to int, more bool) (ledger.Transfer, error)
 	Take(ctx context.Context, keys ledger.Keys, epoch int64, from int, total int64) (ledger.Transfer, error)
-	Return(ctx context.Context, keys ledger.Keys, r order.Return) (ledger.Transfer, error)
+	Return(ctx context.Context, keys ledger.Keys, r contract.Return) (ledger.Transfer, error)
 	Close(ctx context.Context, keys ledger.Keys, epoch int64) (int64, error)
 	Prepare(ctx context.Context, users []ledger.Users) error
 	Discard(ctx context.Context, keys ledger.Keys, epoch int64) error

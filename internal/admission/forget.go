@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -44,7 +45,7 @@ type ForgetConfig struct {
 	// Every is how often vouchers are looked for. Default: a quarter of After, from 1 s to 30 s.
 	Every time.Duration
 	// Balances reports whether the stock equation of a voucher holds; it counts the orders.
-	Balances func(ctx context.Context, v order.AdmissionVoucher) (bool, error)
+	Balances func(ctx context.Context, v contract.AdmissionVoucher) (bool, error)
 	Log      *slog.Logger
 	// Forgotten is called for each voucher that this process marked as forgotten. Kept is called
 	// each time that all vouchers were looked at, with the number of those that are kept because
@@ -135,7 +136,7 @@ func (f *Forgetter) Round(ctx context.Context) {
 }
 
 // voucher takes the next step for one voucher, and notes what later rounds must know.
-func (f *Forgetter) voucher(ctx context.Context, v order.AdmissionVoucher) error {
+func (f *Forgetter) voucher(ctx context.Context, v contract.AdmissionVoucher) error {
 	id, now := v.VoucherID, time.Now()
 	until, wasUnbalanced := f.unbalanced[id]
 	if now.Before(until) {
@@ -170,7 +171,7 @@ func (f *Forgetter) voucher(ctx context.Context, v order.AdmissionVoucher) error
 
 // step marks the voucher as forgotten or, if it is, removes what Redis has of it; with all, the
 // streams too.
-func (f *Forgetter) step(ctx context.Context, av order.AdmissionVoucher, all bool) error {
+func (f *Forgetter) step(ctx context.Context, av contract.AdmissionVoucher, all bool) error {
 	st, err := f.gate.config.Store.EpochState(ctx, av.VoucherID)
 	if err != nil {
 		return err
@@ -190,8 +191,8 @@ func (f *Forgetter) step(ctx context.Context, av order.AdmissionVoucher, all boo
 // mark closes a voucher that is due and at rest, and marks it as forgotten if it is still at rest
 // then.
 func (f *Forgetter) mark(
-	ctx context.Context, v *voucherState, av order.AdmissionVoucher, st order.EpochState,
-) (order.EpochState, error) {
+	ctx context.Context, v *voucherState, av contract.AdmissionVoucher, st contract.EpochState,
+) (contract.EpochState, error) {
 	all := v.states(ctx)
 	if err := f.atRest(ctx, v, all, st); err != nil {
 		return st, err
@@ -237,7 +238,7 @@ func (f *Forgetter) mark(
 
 // atRest returns nil if the sale has been over for long enough, by the servers' clocks too, and no
 // order is pending. It finishes transfers of which stock is in transit.
-func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.State, st order.EpochState) error {
+func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.State, st contract.EpochState) error {
 	lost, err := lostTransfer(all, func() []ledger.State { return v.states(ctx) })
 	switch err := cmp.Or(firstError(all), err); {
 	case err != nil:
@@ -265,7 +266,7 @@ func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.St
 // comparable reports whether Redis has the stock of the database's epoch, or of the one that was
 // closed last. Otherwise Redis was emptied or has older data, or a script stopped in its middle, and its stock says
 // nothing.
-func comparable(all []ledger.State, st order.EpochState) bool {
+func comparable(all []ledger.State, st contract.EpochState) bool {
 	for i := range all {
 		if all[i].Torn || all[i].Stock < 0 || all[i].Epoch != st.Epoch && (st.Open() || all[i].Epoch != st.Epoch-1) {
 			return false
@@ -275,7 +276,7 @@ func comparable(all []ledger.State, st order.EpochState) bool {
 }
 
 // agree reports whether Redis has the database's stock, and every decision that the database has.
-func agree(all []ledger.State, st order.EpochState) bool {
+func agree(all []ledger.State, st contract.EpochState) bool {
 	var stock int64
 	for i := range all {
 		stock += all[i].Share() - all[i].Arrived

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
@@ -43,8 +43,10 @@ func TestForgetterPassesVouchersThatFail(t *testing.T) {
 			var kept []int
 			f, err := s.gate.Forgetter(admission.ForgetConfig{
 				After: time.Second, Log: slog.New(slog.DiscardHandler),
-				Balances: func(_ context.Context, v order.AdmissionVoucher) (bool, error) { return v.VoucherID != unbalanced, nil },
-				Kept:     func(n int) { kept = append(kept, n) },
+				Balances: func(_ context.Context, v contract.AdmissionVoucher) (bool, error) {
+					return v.VoucherID != unbalanced, nil
+				},
+				Kept: func(n int) { kept = append(kept, n) },
 			})
 			must(t, err)
 			for round, want := range tc.kept {

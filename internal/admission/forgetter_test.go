@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
@@ -66,7 +67,7 @@ func (f *forgetting) forgetter() *Forgetter {
 	f.t.Helper()
 	r, err := f.gate.Forgetter(ForgetConfig{
 		After: 30 * time.Second, Log: slog.New(slog.DiscardHandler),
-		Balances: func(context.Context, order.AdmissionVoucher) (bool, error) { return f.balances.Load(), nil },
+		Balances: func(context.Context, contract.AdmissionVoucher) (bool, error) { return f.balances.Load(), nil },
 		Kept:     func(n int) { f.kept.Store(int64(n)) },
 	})
 	must(f.t, err)
@@ -91,7 +92,7 @@ func (f *forgetting) keysLeft() []string {
 	return left
 }
 
-func (f *forgetting) epochState() order.EpochState {
+func (f *forgetting) epochState() contract.EpochState {
 	st, _ := f.store.EpochState(context.Background(), f.store.voucher.ID)
 	return st
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -71,7 +72,7 @@ func (n *hangingNode) wait(more int) {
 // sameForAll is a database in which every voucher is as the one.
 type sameForAll struct{ *store }
 
-func (s sameForAll) EpochState(ctx context.Context, _ int64) (order.EpochState, error) {
+func (s sameForAll) EpochState(ctx context.Context, _ int64) (contract.EpochState, error) {
 	return s.store.EpochState(ctx, s.voucher.ID)
 }
 

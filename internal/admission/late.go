@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -30,11 +31,13 @@ import (
 // The reservation is of the order itself, but does not look like its first one ([ledger.ReservedLate]).
 type LateMoney struct {
 	gate  *Gate
-	store order.LateStore
+	store contract.LateStore
 }
 
 // LateMoney returns what decides about late money for the gate's vouchers.
-func (g *Gate) LateMoney(store order.LateStore) *LateMoney { return &LateMoney{gate: g, store: store} }
+func (g *Gate) LateMoney(store contract.LateStore) *LateMoney {
+	return &LateMoney{gate: g, store: store}
+}
 
 const (
 	// lateEvery is how often the database is asked for money that is undecided.
@@ -87,7 +90,7 @@ func (l *LateMoney) Round(ctx context.Context) error {
 }
 
 // decide takes the next step for one payment.
-func (l *LateMoney) decide(ctx context.Context, m order.LateMoney) error {
+func (l *LateMoney) decide(ctx context.Context, m contract.LateMoney) error {
 	if m.Order.Status != order.Cancelled && m.Order.Status != order.Expired {
 		return l.refund(ctx, m, order.RefundNotPayable) // another payment was faster
 	}
@@ -108,7 +111,7 @@ func (l *LateMoney) decide(ctx context.Context, m order.LateMoney) error {
 	return nil
 }
 
-func (l *LateMoney) refund(ctx context.Context, m order.LateMoney, why order.Outcome) error {
+func (l *LateMoney) refund(ctx context.Context, m contract.LateMoney, why order.Outcome) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return l.store.RefundLate(ctx, m, why)
@@ -141,7 +144,7 @@ func (l *LateMoney) reserve(ctx context.Context, o order.Order) error {
 	switch {
 	case err == nil:
 		// An empty stream is not read for ever after the end of the sale, and money may come a week later.
-		err := g.config.Workers.Watch(ctx, order.AdmissionVoucher{VoucherID: o.VoucherID, Buckets: len(st.Seq)})
+		err := g.config.Workers.Watch(ctx, contract.AdmissionVoucher{VoucherID: o.VoucherID, Buckets: len(st.Seq)})
 		return errors.Join(err, l.persistLost(ctx, b, epoch, o))
 	case !errors.Is(err, order.ErrAlreadyOrdered):
 		return err
@@ -181,7 +184,7 @@ func (l *LateMoney) persistLost(ctx context.Context, b *bucket, epoch int64, o o
 	if held.Users[0].Order != o.ID || held.Epoch != epoch {
 		return nil
 	}
-	_, err := l.store.Persist(ctx, []order.Accepted{{
+	_, err := l.store.Persist(ctx, []contract.Accepted{{
 		OrderID: o.ID, VoucherID: o.VoucherID, UserID: o.UserID, Key: o.Key, At: time.UnixMilli(now.Now).UTC(), Late: true,
 		Epoch: epoch, Ahead: true, Seq: max(now.Seq, b.knownState().Seq), Bucket: b.number,
 	}})

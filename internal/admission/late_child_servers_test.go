@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/contract"
 	"seckill/internal/database"
 	"seckill/internal/fulfil"
 	"seckill/internal/lock"
@@ -204,8 +205,8 @@ type lateStore struct {
 	fate fate
 }
 
-// RefundLate implements [order.LateStore].
-func (s lateStore) RefundLate(ctx context.Context, m order.LateMoney, why order.Outcome) error {
+// RefundLate implements [contract.LateStore].
+func (s lateStore) RefundLate(ctx context.Context, m contract.LateMoney, why order.Outcome) error {
 	err := s.AdmissionStore.RefundLate(ctx, m, why)
 	if err == nil {
 		s.fate.pass(pointRefund)

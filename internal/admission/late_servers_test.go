@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
@@ -88,7 +89,7 @@ func TestLateMoneyWaitsForTheFirstVoucher(t *testing.T) {
 	s.money(id)
 	must(t, s.late.Round(t.Context()))
 	s.wants(id, order.Cancelled, order.LateUndecided)
-	due, _, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, 10)
+	due, _, err := s.db.AdmissionStore().Returns(t.Context(), contract.Return{}, 10)
 	must(t, err)
 	s.returned()
 	s.decided(v)

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/database"
 	"seckill/internal/fulfil"
@@ -184,7 +185,7 @@ func (s *shop) returned() {
 	s.t.Helper()
 	testkit.Until(s.t, "all returns have arrived", func() bool {
 		_, failed := s.returns.Round(s.t.Context()) // Redis may be too slow, on a busy machine
-		due, _, err := s.db.AdmissionStore().Returns(s.t.Context(), order.Return{}, 100)
+		due, _, err := s.db.AdmissionStore().Returns(s.t.Context(), contract.Return{}, 100)
 		return failed == nil && err == nil && len(due) == 0
 	})
 }
@@ -219,7 +220,7 @@ func (s *shop) balanced(v *voucher.Voucher) order.Audit {
 		s.t.Errorf("voucher %d: %+v with %+v does not balance: %d unaccounted, %d returning", v.ID, a, gate, a.Unaccounted(), a.Returning())
 	}
 	r := reconcile.New(reconcile.Config{Client: s.client, Prefix: s.prefix, Vouchers: s.db.AdmissionStore(), Orders: s.db.Orders(), Pause: 10 * time.Millisecond})
-	report, err := r.Report(s.t.Context(), []order.AdmissionVoucher{{VoucherID: v.ID, Buckets: v.Policy.BucketCount()}}, false)
+	report, err := r.Report(s.t.Context(), []contract.AdmissionVoucher{{VoucherID: v.ID, Buckets: v.Policy.BucketCount()}}, false)
 	if err != nil || !report.Balanced {
 		s.t.Errorf("reconcile: %+v, %v", report, err)
 	}
@@ -288,7 +289,7 @@ func TestReturnsPassBucketsThatFail(t *testing.T) {
 			must(t, err)
 		}
 	}
-	if _, more, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, admission.ReturnsPerPage); err != nil || !more {
+	if _, more, err := s.db.AdmissionStore().Returns(t.Context(), contract.Return{}, admission.ReturnsPerPage); err != nil || !more {
 		t.Fatalf("%d buckets fit into a page, %v: this proves nothing", broken, err)
 	}
 	v := s.create(20, 1, 1)
@@ -312,7 +313,7 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	v := s.create(admittedVoucher, 2, 1)
 	id := s.bought(v, 7)
 	s.cancel(id)
-	due, _, err := s.db.AdmissionStore().Returns(t.Context(), order.Return{}, 10)
+	due, _, err := s.db.AdmissionStore().Returns(t.Context(), contract.Return{}, 10)
 	if err != nil || len(due) != 1 || due[0].Total != 1 || len(due[0].Orders) != 1 || due[0].Orders[0].UserID != 7 {
 		t.Fatalf("due: %+v, %v", due, err)
 	}

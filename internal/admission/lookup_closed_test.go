@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -108,7 +109,7 @@ func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	for n := range int64(10 * opensPerNode) {
-		s.store.others = append(s.store.others, order.AdmissionVoucher{VoucherID: 8000 + n, Buckets: 1, Epoch: 2})
+		s.store.others = append(s.store.others, contract.AdmissionVoucher{VoucherID: 8000 + n, Buckets: 1, Epoch: 2})
 	}
 	g := s.gate(nil)
 	opened := make(map[int64]int)

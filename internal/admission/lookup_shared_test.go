@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -31,7 +32,7 @@ func (s *fixture) add(vouchers ...otherVoucher) {
 	line := s.client.Pipeline()
 	for _, v := range vouchers {
 		s.store.mu.Lock()
-		s.store.others = append(s.store.others, order.AdmissionVoucher{VoucherID: v.id, Buckets: v.buckets, Epoch: v.epoch})
+		s.store.others = append(s.store.others, contract.AdmissionVoucher{VoucherID: v.id, Buckets: v.buckets, Epoch: v.epoch})
 		s.store.mu.Unlock()
 		for n := range v.buckets {
 			line.HSet(s.t.Context(), s.bucketOf(v.id, n).Meta, ledger.FieldEpoch, v.epoch)
@@ -186,9 +187,9 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 	const damaged = 1
 	for name, tc := range map[string]struct {
 		damage func(s *fixture, of ledger.Keys)
-		list   func(v *order.AdmissionVoucher) bool // changes what is listed later; false drops it
-		buyer  error                                // of the damaged bucket
-		other  error                                // of the damaged bucket, without an order
+		list   func(v *contract.AdmissionVoucher) bool // changes what is listed later; false drops it
+		buyer  error                                   // of the damaged bucket
+		other  error                                   // of the damaged bucket, without an order
 	}{
 		"intact": {damage: func(*fixture, ledger.Keys) {}, other: order.ErrNotFound},
 		"odd epoch": {
@@ -221,7 +222,7 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 		},
 		"forgotten meanwhile": {
 			damage: func(s *fixture, of ledger.Keys) { s.client.Del(s.t.Context(), of.Users, of.Meta) },
-			list:   func(*order.AdmissionVoucher) bool { return false },
+			list:   func(*contract.AdmissionVoucher) bool { return false },
 			buyer:  order.ErrNotFound, other: order.ErrNotFound,
 		},
 		"opened under the next epoch meanwhile": {
@@ -230,7 +231,7 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 					s.client.HSet(s.t.Context(), s.bucketOf(8000, n).Meta, ledger.FieldEpoch, 6)
 				}
 			},
-			list: func(v *order.AdmissionVoucher) bool {
+			list: func(v *contract.AdmissionVoucher) bool {
 				v.Epoch = 6
 				return true
 			},
@@ -291,7 +292,7 @@ func TestLookupWhileTheVoucherIsMissing(t *testing.T) {
 	s.add(v)
 	s.store.others = nil
 	g := s.gate(func(c *Config) {
-		c.Workers = workers{complete: true, watched: []order.AdmissionVoucher{{VoucherID: v.id, Buckets: v.buckets}}}
+		c.Workers = workers{complete: true, watched: []contract.AdmissionVoucher{{VoucherID: v.id, Buckets: v.buckets}}}
 	})
 	for user, id := range v.orders {
 		if o, err := g.Lookup(t.Context(), user, id); err != nil || o.VoucherID != v.id || o.Status != order.Pending {
@@ -309,11 +310,11 @@ func TestLookupWhileTheVoucherIsMissing(t *testing.T) {
 // changingList is a database in which the other vouchers change once the list was read.
 type changingList struct {
 	*store
-	change func(*order.AdmissionVoucher) bool // may be nil
+	change func(*contract.AdmissionVoucher) bool // may be nil
 	read   atomic.Int64
 }
 
-func (c *changingList) AdmissionVouchers(ctx context.Context, endsAfter time.Time) (all []order.AdmissionVoucher, err error) {
+func (c *changingList) AdmissionVouchers(ctx context.Context, endsAfter time.Time) (all []contract.AdmissionVoucher, err error) {
 	listed, err := c.store.AdmissionVouchers(ctx, endsAfter)
 	first := c.read.Add(1) == 1
 	for _, v := range listed {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock/local"
 	"seckill/internal/order"
@@ -26,12 +27,12 @@ import (
 type store struct {
 	mu         sync.Mutex
 	voucher    voucher.Voucher
-	epochState order.EpochState
+	epochState contract.EpochState
 	orders     map[int64]order.Order // by user
 	rejected   map[int64]order.Order // by id
 	refused    map[int64]bool        // users whose orders are refused
 	down       error
-	others     []order.AdmissionVoucher
+	others     []contract.AdmissionVoucher
 	cleared    bool
 	onForget   func() // before a voucher is marked, with the lock held
 	onOpen     func() // after an epoch was opened here, and before it is in Redis
@@ -45,7 +46,7 @@ func newStore(stock int64) *store {
 			ID: 7001, Stock: stock, InitialStock: stock,
 			BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour),
 		},
-		epochState: order.EpochState{Epoch: 1, Seq: make([]int64, 1), Stock: stock},
+		epochState: contract.EpochState{Epoch: 1, Seq: make([]int64, 1), Stock: stock},
 		orders:     make(map[int64]order.Order), rejected: make(map[int64]order.Order),
 	}
 }
@@ -54,14 +55,14 @@ func (s *store) split(buckets int) {
 	s.voucher.Policy.Buckets, s.epochState.Seq = buckets, make([]int64, buckets)
 }
 
-func (s *store) do(id int64, fn func() error) (order.EpochState, error) {
+func (s *store) do(id int64, fn func() error) (contract.EpochState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.down != nil:
-		return order.EpochState{}, s.down
+		return contract.EpochState{}, s.down
 	case id != s.voucher.ID:
-		return order.EpochState{}, voucher.ErrNotFound
+		return contract.EpochState{}, voucher.ErrNotFound
 	}
 	err := fn()
 	now := s.epochState
@@ -70,11 +71,11 @@ func (s *store) do(id int64, fn func() error) (order.EpochState, error) {
 	return now, err
 }
 
-func (s *store) EpochState(_ context.Context, id int64) (order.EpochState, error) {
+func (s *store) EpochState(_ context.Context, id int64) (contract.EpochState, error) {
 	return s.do(id, func() error { return nil })
 }
 
-func (s *store) Close(_ context.Context, id int64) (order.EpochState, error) {
+func (s *store) Close(_ context.Context, id int64) (contract.EpochState, error) {
 	return s.do(id, func() error {
 		if s.epochState.Forgotten {
 			s.epochState.Epoch += 2
@@ -85,7 +86,7 @@ func (s *store) Close(_ context.Context, id int64) (order.EpochState, error) {
 	})
 }
 
-func (s *store) CloseAbove(_ context.Context, id, epoch int64) (order.EpochState, error) {
+func (s *store) CloseAbove(_ context.Context, id, epoch int64) (contract.EpochState, error) {
 	return s.do(id, func() error {
 		if s.epochState.Epoch < epoch {
 			s.epochState.Epoch, s.epochState.Forgotten, s.cleared = (epoch+1)|1, false, false
@@ -94,7 +95,7 @@ func (s *store) CloseAbove(_ context.Context, id, epoch int64) (order.EpochState
 	})
 }
 
-func (s *store) Open(_ context.Context, id, closed int64) (order.EpochState, error) {
+func (s *store) Open(_ context.Context, id, closed int64) (contract.EpochState, error) {
 	st, err := s.do(id, func() error {
 		if s.epochState.Epoch != closed {
 			return order.ErrConflict
@@ -120,20 +121,20 @@ func (s *store) LiveOrders(_ context.Context, _, after int64, limit int) ([]orde
 	return page, s.down
 }
 
-func (s *store) AdmissionVouchers(_ context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error) {
+func (s *store) AdmissionVouchers(_ context.Context, endsAfter time.Time) ([]contract.AdmissionVoucher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.voucher.EndAt.After(endsAfter) && !s.epochState.Forgotten {
-		return append([]order.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq), Epoch: s.epochState.Epoch}}, s.others...), s.down
+		return append([]contract.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq), Epoch: s.epochState.Epoch}}, s.others...), s.down
 	}
 	return s.others, s.down
 }
 
-func (s *store) AdmissionVouchersOf(_ context.Context, ids []int64) ([]order.AdmissionVoucher, error) {
+func (s *store) AdmissionVouchersOf(_ context.Context, ids []int64) ([]contract.AdmissionVoucher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.Contains(ids, s.voucher.ID) && !s.epochState.Forgotten {
-		return []order.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq), Epoch: s.epochState.Epoch}}, s.down
+		return []contract.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq), Epoch: s.epochState.Epoch}}, s.down
 	}
 	return nil, s.down
 }
@@ -163,13 +164,13 @@ func (s *store) Cleared(_ context.Context, id, forgotten int64) error {
 	return err
 }
 
-func (s *store) UnclearedVouchers(_ context.Context, endedBy time.Time, after int64, _ int) ([]order.AdmissionVoucher, error) {
+func (s *store) UnclearedVouchers(_ context.Context, endedBy time.Time, after int64, _ int) ([]contract.AdmissionVoucher, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cleared || s.voucher.EndAt.After(endedBy) || s.voucher.ID <= after {
 		return nil, s.down
 	}
-	return []order.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq)}}, s.down
+	return []contract.AdmissionVoucher{{VoucherID: s.voucher.ID, Buckets: len(s.epochState.Seq)}}, s.down
 }
 
 func (s *store) fail(err error) {
@@ -184,8 +185,8 @@ func (s *store) has(user, id int64) bool {
 	return s.orders[user].ID == id
 }
 
-// persist does what a consumer's transaction does; see [order.AdmissionStore].
-func (s *store) persist(a order.Accepted) error {
+// persist does what a consumer's transaction does; see [contract.AdmissionStore].
+func (s *store) persist(a contract.Accepted) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch have, ordered := s.orders[a.UserID]; {
@@ -218,7 +219,7 @@ type consumer struct {
 var scripts = ledger.NewConsumers(func() int64 { return ledger.MaxNumber }) // of any generation
 
 // giveBack rejects the only order of an entry.
-func (c *consumer) giveBack(ctx context.Context, of ledger.Keys, entryID string, a order.Accepted) error {
+func (c *consumer) giveBack(ctx context.Context, of ledger.Keys, entryID string, a contract.Accepted) error {
 	_, err := scripts.DeadLetter(ctx, c.client, &ledger.Rejection{
 		Keys: of, Channel: of.Meta + ":done", Entry: entryID, User: a.UserID, Order: a.OrderID, Key: a.Key,
 	})
@@ -419,17 +420,17 @@ func batchOf(keys ledger.Keys, known ledger.Known, orders ...order.Order) *ledge
 // workers stands for the workers: every order is final at once, with an error.
 type workers struct {
 	err      error
-	watched  []order.AdmissionVoucher
+	watched  []contract.AdmissionVoucher
 	complete bool
 }
 
 func (w workers) Await(context.Context, order.Order, time.Duration) error { return w.err }
 
-func (w workers) Watch(context.Context, order.AdmissionVoucher) error { return nil }
+func (w workers) Watch(context.Context, contract.AdmissionVoucher) error { return nil }
 
 func (w workers) Wake(int64, int) {}
 
-func (w workers) Watched() ([]order.AdmissionVoucher, bool) {
+func (w workers) Watched() ([]contract.AdmissionVoucher, bool) {
 	return slices.Clone(w.watched), w.complete
 }
 

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 )
 
 const (
@@ -155,7 +155,7 @@ func (r *nodeReading) classify(ctx context.Context) {
 		return
 	}
 	vouchers, err := r.listVouchers(ctx)
-	now := make(map[int64]order.AdmissionVoucher, len(vouchers))
+	now := make(map[int64]contract.AdmissionVoucher, len(vouchers))
 	for _, v := range vouchers {
 		now[v.VoucherID] = v
 	}

@@ -15,7 +15,7 @@ type Observer struct {
 	Decided func(err error)
 	// Call: a round trip begins, with the orders of the requests that have these contexts. The
 	// traceparent, "" for none, is kept with each order that is accepted, and reaches the consumer
-	// that persists it ([order.Accepted.Trace]). ended is called with the result of the round trip.
+	// that persists it (contract.Accepted.Trace). ended is called with the result of the round trip.
 	Call func(orders iter.Seq[context.Context]) (traceparent string, ended func(err error))
 	// Batch: a round trip for this many orders took so long and ended with err.
 	Batch func(orders int, took time.Duration, err error)

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
@@ -72,7 +72,7 @@ func (l *lookups) listBuckets(ctx context.Context) (all []scannedBucket, err err
 	return all, nil
 }
 
-func (l *lookups) listVouchers(ctx context.Context) ([]order.AdmissionVoucher, error) {
+func (l *lookups) listVouchers(ctx context.Context) ([]contract.AdmissionVoucher, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	watched, complete := l.config.Workers.Watched()
@@ -85,7 +85,7 @@ func (l *lookups) listVouchers(ctx context.Context) ([]order.AdmissionVoucher, e
 	vouchers, err := l.config.Store.AdmissionVouchers(ctx, time.Now().Add(-l.config.LookupAfterSale))
 	if err == nil {
 		// The workers still read the streams of older vouchers whose orders the database has not taken.
-		var more []order.AdmissionVoucher
+		var more []contract.AdmissionVoucher
 		more, err = l.listOlder(ctx, without(watched, vouchers))
 		vouchers = append(vouchers, more...)
 	}
@@ -96,16 +96,16 @@ func (l *lookups) listVouchers(ctx context.Context) ([]order.AdmissionVoucher, e
 }
 
 // without returns those of some vouchers that are not in a list, which is sorted by ID.
-func without(some, list []order.AdmissionVoucher) []order.AdmissionVoucher {
-	return slices.DeleteFunc(some, func(v order.AdmissionVoucher) bool {
-		_, listed := slices.BinarySearchFunc(list, v, func(a, b order.AdmissionVoucher) int { return cmp.Compare(a.VoucherID, b.VoucherID) })
+func without(some, list []contract.AdmissionVoucher) []contract.AdmissionVoucher {
+	return slices.DeleteFunc(some, func(v contract.AdmissionVoucher) bool {
+		_, listed := slices.BinarySearchFunc(list, v, func(a, b contract.AdmissionVoucher) int { return cmp.Compare(a.VoucherID, b.VoucherID) })
 		return listed
 	})
 }
 
 // listOlder lists those of some vouchers that are not forgotten. One that the database has lost is taken as the workers
 // know it, so that its buyers still find their orders.
-func (l *lookups) listOlder(ctx context.Context, some []order.AdmissionVoucher) ([]order.AdmissionVoucher, error) {
+func (l *lookups) listOlder(ctx context.Context, some []contract.AdmissionVoucher) ([]contract.AdmissionVoucher, error) {
 	if len(some) == 0 {
 		return nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -157,7 +158,7 @@ func TestStockIsDividedEqually(t *testing.T) {
 		sh.split(c.buckets)
 		p := newVoucherState(newCore(Config{}.WithDefaults(), nil), &sh.voucher)
 		for bucket, want := range c.want {
-			st := order.EpochState{Epoch: 4, Seq: []int64{5, 6, 7, 8}, Stock: c.stock}
+			st := contract.EpochState{Epoch: 4, Seq: []int64{5, 6, 7, 8}, Stock: c.stock}
 			if got := p.opening(st, bucket); got.Stock != want || got.Seq != st.Seq[bucket] || got.Epoch != 4 {
 				t.Errorf("%d in %d buckets: bucket %d gets %+v, want %d", c.stock, c.buckets, bucket, got, want)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
@@ -42,7 +43,7 @@ func (v *voucherState) rebuild(ctx context.Context) error {
 }
 
 // openBuckets opens all buckets under the epoch of st, with the users from the database.
-func (v *voucherState) openBuckets(ctx context.Context, st order.EpochState) error {
+func (v *voucherState) openBuckets(ctx context.Context, st contract.EpochState) error {
 	copied, err := v.copyUsers(ctx, st.Epoch)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func (v *voucherState) openBuckets(ctx context.Context, st order.EpochState) err
 }
 
 // closeEpoch closes the voucher in the database, and then all buckets under the same epoch.
-func (v *voucherState) closeEpoch(ctx context.Context) (order.EpochState, error) {
+func (v *voucherState) closeEpoch(ctx context.Context) (contract.EpochState, error) {
 	inStore, cancel := context.WithTimeout(ctx, storeTimeout)
 	st, err := v.config.Store.Close(inStore, v.id)
 	cancel()
@@ -92,7 +93,7 @@ func (v *voucherState) closeBuckets(ctx context.Context, closed int64) (latest i
 // closeAbove closes the voucher in the database above an epoch that Redis has. The database is behind Redis if it was
 // restored from older data, or an older copy of it took over. If it is not, another process has opened the voucher
 // meanwhile, and nothing is changed.
-func (v *voucherState) closeAbove(ctx context.Context, redis int64) (order.EpochState, error) {
+func (v *voucherState) closeAbove(ctx context.Context, redis int64) (contract.EpochState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	st, err := v.config.Store.CloseAbove(ctx, v.id, redis)
@@ -107,7 +108,7 @@ func (v *voucherState) closeAbove(ctx context.Context, redis int64) (order.Epoch
 }
 
 // openEpoch opens the epoch after a closed one in the database.
-func (v *voucherState) openEpoch(ctx context.Context, closed int64) (order.EpochState, error) {
+func (v *voucherState) openEpoch(ctx context.Context, closed int64) (contract.EpochState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	st, err := v.config.Store.Open(ctx, v.id, closed)
@@ -161,7 +162,7 @@ func (v *voucherState) drain(ctx context.Context, closed int64) error {
 
 // opening is what a bucket is opened with. Each bucket gets an equal share of the stock, and the
 // first buckets one more each where the stock cannot be divided equally.
-func (v *voucherState) opening(st order.EpochState, number int) ledger.Opening {
+func (v *voucherState) opening(st contract.EpochState, number int) ledger.Opening {
 	n := int64(len(v.buckets))
 	stock := st.Stock / n
 	if int64(number) < st.Stock%n {

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 )
 
 // Returner tells Redis of stock that orders have given back in the database. Every process runs one, and none
@@ -23,11 +23,13 @@ import (
 //	the voucher is rebuilt meanwhile   the next epoch begins with the stock, and the row is deleted
 type Returner struct {
 	gate  *Gate
-	store order.ReturnStore
+	store contract.ReturnStore
 }
 
 // Returner returns a returner for the gate's vouchers.
-func (g *Gate) Returner(store order.ReturnStore) *Returner { return &Returner{gate: g, store: store} }
+func (g *Gate) Returner(store contract.ReturnStore) *Returner {
+	return &Returner{gate: g, store: store}
+}
 
 const (
 	// returnEvery is how often the database is asked for stock that was given back.
@@ -64,8 +66,8 @@ func (r *Returner) Round(ctx context.Context) (told int, failed error) {
 	if err := r.gate.config.paired(); err != nil {
 		return 0, err
 	}
-	for after, more := (order.Return{}), true; more && ctx.Err() == nil; {
-		var page []order.Return
+	for after, more := (contract.Return{}), true; more && ctx.Err() == nil; {
+		var page []contract.Return
 		var err error
 		inStore, cancel := context.WithTimeout(ctx, storeTimeout)
 		page, more, err = r.store.Returns(inStore, after, returnsPerPage)
@@ -84,7 +86,7 @@ func (r *Returner) Round(ctx context.Context) (told int, failed error) {
 }
 
 // tellAll tells some buckets, and returns how many took stock back. The error is that of one of the others.
-func (r *Returner) tellAll(ctx context.Context, due []order.Return) (told int, err error) {
+func (r *Returner) tellAll(ctx context.Context, due []contract.Return) (told int, err error) {
 	took := make([]bool, len(due))
 	var group errgroup.Group
 	group.SetLimit(returnsAtOnce)
@@ -103,7 +105,7 @@ func (r *Returner) tellAll(ctx context.Context, due []order.Return) (told int, e
 	return told, err
 }
 
-func (r *Returner) tell(ctx context.Context, one order.Return) (took bool, err error) {
+func (r *Returner) tell(ctx context.Context, one contract.Return) (took bool, err error) {
 	calling, cancel := context.WithTimeout(ctx, r.gate.config.AttemptTimeout)
 	done, err := r.gate.ledger.Return(calling, ledger.KeysOf(r.gate.config.Prefix, one.VoucherID, one.Bucket), one)
 	cancel()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
@@ -70,7 +71,7 @@ func (f *foundOrder) of(userID int64) order.Order {
 
 // scannedBucket is a bucket of a voucher.
 type scannedBucket struct {
-	order.AdmissionVoucher
+	contract.AdmissionVoucher
 	number int
 	keys   ledger.Keys
 }

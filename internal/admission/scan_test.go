@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
@@ -23,7 +24,7 @@ type slowStore struct {
 	err   error
 }
 
-func (s *slowStore) AdmissionVouchers(ctx context.Context, _ time.Time) ([]order.AdmissionVoucher, error) {
+func (s *slowStore) AdmissionVouchers(ctx context.Context, _ time.Time) ([]contract.AdmissionVoucher, error) {
 	s.asked.Add(1)
 	select {
 	case <-time.After(s.delay):

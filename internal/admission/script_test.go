@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
@@ -224,7 +225,7 @@ func oldest(ctx context.Context, rt *rapid.T, s *fixture, keys ledger.Keys) (id 
 }
 
 // ended takes an order out of those that are pending.
-func (m *model) ended(rt *rapid.T, a order.Accepted) {
+func (m *model) ended(rt *rapid.T, a contract.Accepted) {
 	i := slices.IndexFunc(m.pending, func(o order.Order) bool { return o.ID == a.OrderID && o.UserID == a.UserID && o.Key == a.Key })
 	if i < 0 {
 		rt.Fatalf("%+v is not pending", a)

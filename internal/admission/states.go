@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 )
 
 // states reads all buckets in Redis.
@@ -57,13 +57,13 @@ func firstError(all []ledger.State) error {
 }
 
 // otherWindow reports whether a bucket in Redis has another window than the database.
-func otherWindow(now *ledger.State, st order.EpochState) bool {
+func otherWindow(now *ledger.State, st contract.EpochState) bool {
 	begin, end := windowOf(st).ms()
 	return now.Begin != begin || now.End != end
 }
 
 // behind reports whether a bucket in Redis lacks what the database had before it was read.
-func behind(now *ledger.State, st order.EpochState, number int) bool {
+func behind(now *ledger.State, st contract.EpochState, number int) bool {
 	return !now.Open() || !st.Open() || now.Epoch != st.Epoch || now.Seq < st.Seq[number] || now.Arrived < st.Arrived[number]
 }
 

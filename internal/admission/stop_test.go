@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/admission/batch"
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -333,8 +334,8 @@ func (s *stopStory) cancel(user int64) {
 	o := s.store.orders[user]
 	delete(s.store.orders, user)
 	s.store.epochState.Stock++
-	r := order.Return{VoucherID: s.store.voucher.ID, Bucket: ledger.BucketOf(user, 2), Epoch: s.store.epochState.Epoch, Total: 1}
-	r.Orders = []order.ReturnedOrder{{Order: order.Order{ID: o.ID, UserID: user}}}
+	r := contract.Return{VoucherID: s.store.voucher.ID, Bucket: ledger.BucketOf(user, 2), Epoch: s.store.epochState.Epoch, Total: 1}
+	r.Orders = []contract.ReturnedOrder{{Order: order.Order{ID: o.ID, UserID: user}}}
 	s.store.mu.Unlock()
 	s.until("a return", func() error {
 		for range 2 { // the answer to the first may have been lost

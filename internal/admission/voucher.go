@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/admission/batch"
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -45,7 +46,7 @@ func newVoucherState(c *core, of *voucher.Voucher) *voucherState {
 }
 
 // voucherOf is a voucher as far as its state needs it.
-func voucherOf(voucherID int64, st order.EpochState) *voucher.Voucher {
+func voucherOf(voucherID int64, st contract.EpochState) *voucher.Voucher {
 	v := &voucher.Voucher{ID: voucherID, BeginAt: st.BeginAt, EndAt: st.EndAt}
 	v.Policy.Buckets = len(st.Seq)
 	return v
@@ -102,7 +103,7 @@ func (v *voucherState) knownStates() []ledger.Known {
 }
 
 // epochState reads the database.
-func (v *voucherState) epochState(ctx context.Context) (order.EpochState, error) {
+func (v *voucherState) epochState(ctx context.Context) (contract.EpochState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	st, err := v.config.Store.EpochState(ctx, v.id)
@@ -111,7 +112,7 @@ func (v *voucherState) epochState(ctx context.Context) (order.EpochState, error)
 
 // bounded drops sequence numbers that no script can have written, see [ledger.MaxNumber]: Redis could never catch up
 // with them.
-func bounded(st order.EpochState) order.EpochState {
+func bounded(st contract.EpochState) contract.EpochState {
 	for i, seq := range st.Seq {
 		if seq > ledger.MaxNumber {
 			st.Seq[i] = 0

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
 
-// AdmissionStore is the [order.AdmissionStore]. It writes a batch of accepted orders in one transaction.
+// AdmissionStore is the [contract.AdmissionStore]. It writes a batch of accepted orders in one transaction.
 // The primary key of the orders makes a repeated delivery harmless. See epoch_state.go for the epochs.
 type AdmissionStore struct {
 	db *DB
@@ -23,18 +24,18 @@ type AdmissionStore struct {
 	generation func() (int64, error)
 }
 
-var _ order.AdmissionStore = (*AdmissionStore)(nil)
+var _ contract.AdmissionStore = (*AdmissionStore)(nil)
 
 // MaxBatch is the most orders that [AdmissionStore.Persist] accepts in one call. A statement must stay
 // below the server's maximum packet size and SQLite's maximum number of parameters.
 const MaxBatch = 2000
 
-// Persist implements [order.AdmissionStore].
+// Persist implements [contract.AdmissionStore].
 //
 // It inserts the orders before it takes the stock. So the voucher's row, which every other batch waits
 // for, is locked for one statement and the commit only. If another process writes the same batch at the
 // same time, the primary key lets one of them win. The other one finds the orders; see flushCommits.
-func (s *AdmissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (s *AdmissionStore) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	if len(batch) > MaxBatch {
 		return nil, fmt.Errorf("database: a batch of %d orders, at most %d", len(batch), MaxBatch)
 	}
@@ -98,7 +99,7 @@ var errSecondOrder = fmt.Errorf("%w: with another id", order.ErrAlreadyOrdered)
 var errNoSecondOrder = fmt.Errorf("%w: %w: a duplicate row, although no user has a second order", order.ErrUnavailable, order.ErrRefused)
 
 // secondOrder returns why a unique index refused some orders although it was none of their ids.
-func (s *AdmissionStore) secondOrder(ctx context.Context, missing []order.Accepted, late []lateOrder) error {
+func (s *AdmissionStore) secondOrder(ctx context.Context, missing []contract.Accepted, late []lateOrder) error {
 	all := slices.Clone(missing)
 	for _, o := range late {
 		all = append(all, o.accepted)
@@ -124,9 +125,9 @@ func (s *AdmissionStore) secondOrder(ctx context.Context, missing []order.Accept
 	return errNoSecondOrder
 }
 
-// Reject implements [order.AdmissionStore]. A rejected order takes nothing from the stock, and its user
+// Reject implements [contract.AdmissionStore]. A rejected order takes nothing from the stock, and its user
 // may place another one.
-func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+func (s *AdmissionStore) Reject(ctx context.Context, a contract.Accepted) (order.Status, error) {
 	if _, err := s.pair(); err != nil {
 		return "", err
 	}
@@ -135,7 +136,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a order.Accepted) (order.St
 		return s.durable(ctx, state, err)
 	}
 	for repeated := false; ; repeated = true {
-		states, missing, err := s.findExisting(ctx, []order.Accepted{a})
+		states, missing, err := s.findExisting(ctx, []contract.Accepted{a})
 		if err != nil {
 			return "", err
 		}
@@ -170,11 +171,11 @@ func (s *AdmissionStore) durable(ctx context.Context, state order.Status, err er
 // findExisting returns the states of the orders that exist, and the orders that are missing, each once
 // and sorted by id. A late order is never missing: there is no order to insert. It returns [order.ErrIDTaken] if
 // another order has one of the ids.
-func (s *AdmissionStore) findExisting(ctx context.Context, batch []order.Accepted) (states []order.Status, missing []order.Accepted, err error) {
+func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Accepted) (states []order.Status, missing []contract.Accepted, err error) {
 	if len(batch) == 0 {
 		return nil, nil, nil
 	}
-	byID := make(map[int64]order.Accepted, len(batch))
+	byID := make(map[int64]contract.Accepted, len(batch))
 	for _, a := range batch {
 		other, twice := byID[a.OrderID]
 		if twice && !sameOrder(other, a.VoucherID, a.UserID) {
@@ -205,11 +206,11 @@ func (s *AdmissionStore) findExisting(ctx context.Context, batch []order.Accepte
 		}
 	}
 	// Sorted, so that two batches with common orders do not deadlock.
-	missing = slices.SortedFunc(maps.Values(byID), func(a, b order.Accepted) int { return cmp.Compare(a.OrderID, b.OrderID) })
+	missing = slices.SortedFunc(maps.Values(byID), func(a, b contract.Accepted) int { return cmp.Compare(a.OrderID, b.OrderID) })
 	return states, missing, nil
 }
 
-func sameOrder(a order.Accepted, voucherID, userID int64) bool {
+func sameOrder(a contract.Accepted, voucherID, userID int64) bool {
 	return a.VoucherID == voucherID && a.UserID == userID
 }
 
@@ -217,14 +218,14 @@ func sameOrder(a order.Accepted, voucherID, userID int64) bool {
 //
 // All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
 // then vouchers by id. The vouchers come last, since every other batch waits for them.
-func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList, generation int64) error {
+func (t *tx) persist(orders []contract.Accepted, late []lateOrder, prices priceList, generation int64) error {
 	if len(orders) > 0 {
 		if err := t.insertAccepted(orders, prices); err != nil {
 			return err
 		}
 	}
 	shares := map[int64]*voucherShare{}
-	share := func(a order.Accepted) {
+	share := func(a contract.Accepted) {
 		s := shares[a.VoucherID]
 		if s == nil {
 			s = &voucherShare{voucher: a.VoucherID, epoch: a.Epoch, newest: firstEpoch, generation: generation}
@@ -256,7 +257,7 @@ func (t *tx) persist(orders []order.Accepted, late []lateOrder, prices priceList
 }
 
 // insertAccepted inserts orders with what is to be paid for them.
-func (t *tx) insertAccepted(orders []order.Accepted, prices priceList) error {
+func (t *tx) insertAccepted(orders []contract.Accepted, prices priceList) error {
 	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash) VALUES "
 	const row = "(?, ?, ?, ?, ?, ?, ?)"
 	args := make([]any, 0, 7*len(orders))
@@ -282,7 +283,7 @@ type voucherShare struct {
 	split           map[int]int64 // the greatest in each other bucket
 }
 
-func (s *voucherShare) add(a order.Accepted) {
+func (s *voucherShare) add(a contract.Accepted) {
 	s.orders++
 	s.epoch = min(s.epoch, a.Epoch)
 	if !a.Ahead {
@@ -359,7 +360,7 @@ func missingVoucher(id int64) error {
 const liveOrdersQuery = `SELECT id, unique_user_id, COALESCE(key_hash, 0) FROM orders
 	WHERE voucher_id = ? AND unique_user_id > ? ORDER BY unique_user_id LIMIT ?`
 
-// LiveOrders implements [order.AdmissionStore]. The index orders_live has all that is read: a read of each order's row, at
+// LiveOrders implements [contract.AdmissionStore]. The index orders_live has all that is read: a read of each order's row, at
 // another place of the table for each, took fifty times as long where the table was larger than the server's memory for it.
 func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error) {
 	orders := make([]order.Order, 0, limit)
@@ -378,23 +379,23 @@ func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser in
 	return orders, nil
 }
 
-// AdmissionVouchers implements [order.AdmissionStore].
-func (s *AdmissionStore) AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error) {
+// AdmissionVouchers implements [contract.AdmissionStore].
+func (s *AdmissionStore) AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]contract.AdmissionVoucher, error) {
 	return s.admissionVouchers(ctx, 0, "NOT v.admission_cleared AND v.admission_forgotten <> v.admission_epoch AND v.end_at > ?", stamp(endsAfter))
 }
 
 // AdmissionVouchersOf lists those of some vouchers that are sold by admission and not forgotten, by ID.
-func (s *AdmissionStore) AdmissionVouchersOf(ctx context.Context, ids []int64) ([]order.AdmissionVoucher, error) {
+func (s *AdmissionStore) AdmissionVouchersOf(ctx context.Context, ids []int64) ([]contract.AdmissionVoucher, error) {
 	return s.admissionVouchers(ctx, 0, "NOT v.admission_cleared AND v.admission_forgotten <> v.admission_epoch AND v.id IN ?", ids)
 }
 
-// UnclearedVouchers implements [order.AdmissionStore].
-func (s *AdmissionStore) UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]order.AdmissionVoucher, error) {
+// UnclearedVouchers implements [contract.AdmissionStore].
+func (s *AdmissionStore) UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]contract.AdmissionVoucher, error) {
 	return s.admissionVouchers(ctx, limit, "NOT v.admission_cleared AND v.end_at <= ? AND v.id > ?", stamp(endedBy), after)
 }
 
 // AllAdmissionVouchers lists all vouchers that are or were sold by admission, by ID.
-func (s *AdmissionStore) AllAdmissionVouchers(ctx context.Context) ([]order.AdmissionVoucher, error) {
+func (s *AdmissionStore) AllAdmissionVouchers(ctx context.Context) ([]contract.AdmissionVoucher, error) {
 	return s.admissionVouchers(ctx, 0, "1 = 1")
 }
 
@@ -402,8 +403,8 @@ func (s *AdmissionStore) AllAdmissionVouchers(ctx context.Context) ([]order.Admi
 // no limit.
 func (s *AdmissionStore) admissionVouchers(
 	ctx context.Context, limit int, condition string, args ...any,
-) ([]order.AdmissionVoucher, error) {
-	var vouchers []order.AdmissionVoucher
+) ([]contract.AdmissionVoucher, error) {
+	var vouchers []contract.AdmissionVoucher
 	found := s.db.rows.WithContext(ctx).Table("vouchers v").
 		Select("v.id AS voucher_id, 1 + COUNT(s.bucket) AS buckets, MAX(v.admission_epoch) AS epoch").
 		Joins("LEFT JOIN admission_seqs s ON s.voucher_id = v.id").

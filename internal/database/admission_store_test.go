@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -35,19 +36,19 @@ func openSale(t testing.TB, d *DB, v *voucher.Voucher) {
 	}
 }
 
-func accepted(id, voucherID, userID int64) order.Accepted {
-	return order.Accepted{OrderID: id, VoucherID: voucherID, UserID: userID, At: newOrder(0, 0, 0).CreatedAt, Epoch: 2, Seq: id}
+func accepted(id, voucherID, userID int64) contract.Accepted {
+	return contract.Accepted{OrderID: id, VoucherID: voucherID, UserID: userID, At: newOrder(0, 0, 0).CreatedAt, Epoch: 2, Seq: id}
 }
 
 // acceptedRange are the orders from to below to, of users of the same numbers.
-func acceptedRange(from, to, voucherID int64) (batch []order.Accepted) {
+func acceptedRange(from, to, voucherID int64) (batch []contract.Accepted) {
 	for id := from; id < to; id++ {
 		batch = append(batch, accepted(id, voucherID, id))
 	}
 	return batch
 }
 
-func wantEpochState(t *testing.T, d *DB, id int64, want order.EpochState) {
+func wantEpochState(t *testing.T, d *DB, id int64, want contract.EpochState) {
 	t.Helper()
 	if got, err := d.AdmissionStore().EpochState(t.Context(), id); err != nil || !sameEpochState(got, want) {
 		t.Errorf("voucher %d has the state %+v, %v; want %+v", id, got, err, want)
@@ -56,7 +57,7 @@ func wantEpochState(t *testing.T, d *DB, id int64, want order.EpochState) {
 
 // sameEpochState compares two states of a voucher of [newVoucher]. All of them have the same sale window,
 // so want does not contain it.
-func sameEpochState(got, want order.EpochState) bool {
+func sameEpochState(got, want contract.EpochState) bool {
 	v := newVoucher(1, 1)
 	want.BeginAt, want.EndAt = v.BeginAt, v.EndAt
 	if want.Arrived == nil {
@@ -66,7 +67,7 @@ func sameEpochState(got, want order.EpochState) bool {
 }
 
 // persists writes a batch. Every order of it then has the wanted state.
-func persists(t *testing.T, d *DB, want order.Status, batch []order.Accepted) {
+func persists(t *testing.T, d *DB, want order.Status, batch []contract.Accepted) {
 	t.Helper()
 	states, err := d.AdmissionStore().Persist(t.Context(), batch)
 	wantErr(t, err)
@@ -75,7 +76,7 @@ func persists(t *testing.T, d *DB, want order.Status, batch []order.Accepted) {
 	}
 }
 
-func rejects(t *testing.T, d *DB, want order.Status, a order.Accepted) {
+func rejects(t *testing.T, d *DB, want order.Status, a contract.Accepted) {
 	t.Helper()
 	state, err := d.AdmissionStore().Reject(t.Context(), a)
 	if wantErr(t, err); state != want {
@@ -88,7 +89,7 @@ func TestPersistIsIdempotent(t *testing.T) {
 		openVoucher(t, d, 1, 100)
 		openVoucher(t, d, 2, 100)
 		// Three of one voucher, one of them twice, and one of another.
-		batch := []order.Accepted{accepted(3, 1, 43), accepted(1, 1, 41), accepted(9, 2, 41), accepted(3, 1, 43), accepted(2, 1, 42)}
+		batch := []contract.Accepted{accepted(3, 1, 43), accepted(1, 1, 41), accepted(9, 2, 41), accepted(3, 1, 43), accepted(2, 1, 42)}
 		for range 3 {
 			persists(t, d, order.Confirmed, batch)
 		}
@@ -96,19 +97,19 @@ func TestPersistIsIdempotent(t *testing.T) {
 		persists(t, d, order.Confirmed, overlapping)
 
 		wantAudit(t, d, order.Audit{InitialStock: 100, Stock: 96, Orders: 4, DistinctUsers: 4})
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 96})
-		wantEpochState(t, d, 2, order.EpochState{Epoch: 2, Seq: []int64{9}, Stock: 99})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 96})
+		wantEpochState(t, d, 2, contract.EpochState{Epoch: 2, Seq: []int64{9}, Stock: 99})
 		stored, err := d.Orders().Order(t.Context(), 3)
 		if wantErr(t, err); stored != newOrder(3, 1, 43) {
 			t.Errorf("stored %+v", stored)
 		}
 		persists(t, d, "", nil)
-		if _, err := d.AdmissionStore().Persist(t.Context(), make([]order.Accepted, MaxBatch+1)); err == nil {
+		if _, err := d.AdmissionStore().Persist(t.Context(), make([]contract.Accepted, MaxBatch+1)); err == nil {
 			t.Error("accepted a batch larger than MaxBatch")
 		}
 		openVoucher(t, d, 3, MaxBatch)
 		persists(t, d, order.Confirmed, acceptedRange(1001, MaxBatch+1001, 3)) // the largest one
-		wantEpochState(t, d, 3, order.EpochState{Epoch: 2, Seq: []int64{MaxBatch + 1000}})
+		wantEpochState(t, d, 3, contract.EpochState{Epoch: 2, Seq: []int64{MaxBatch + 1000}})
 		wantNoOpenTransaction(t, d)
 	})
 }
@@ -118,11 +119,11 @@ func TestPersistAllOrNothing(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 4)
 		createVoucher(t, d, 3, 10) // sold under a lock
-		persists(t, d, order.Confirmed, []order.Accepted{accepted(1, 1, 41)})
+		persists(t, d, order.Confirmed, []contract.Accepted{accepted(1, 1, 41)})
 		stale := accepted(50, 1, 50)
 		stale.Epoch = 0
 		for name, tc := range map[string]struct {
-			poison order.Accepted
+			poison contract.Accepted
 			want   error
 		}{
 			"a user's second order":         {accepted(50, 1, 41), order.ErrAlreadyOrdered},
@@ -154,7 +155,7 @@ func TestPersistAllOrNothing(t *testing.T) {
 func TestConcurrentPersist(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const orders, consumers = 240, 8
-		var all []order.Accepted
+		var all []contract.Accepted
 		for v := int64(1); v <= 3; v++ {
 			openSplitVoucher(t, d, v, orders, int(v))
 			all = append(all, acceptedRange(v*1000, v*1000+orders, v)...)
@@ -191,7 +192,7 @@ func TestConcurrentPersist(t *testing.T) {
 					seq[a.Bucket] = max(seq[a.Bucket], a.Seq)
 				}
 			}
-			wantEpochState(t, d, v, order.EpochState{Epoch: 2, Seq: seq})
+			wantEpochState(t, d, v, contract.EpochState{Epoch: 2, Seq: seq})
 		}
 		wantNoOpenTransaction(t, d)
 	})
@@ -216,7 +217,7 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 		openVoucher(t, d, 1, 10)
 		rejects(t, d, order.Rejected, accepted(1, 1, 41))
 		rejects(t, d, order.Rejected, accepted(1, 1, 41)) // again
-		states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(1, 1, 41), accepted(2, 1, 41)})
+		states, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(1, 1, 41), accepted(2, 1, 41)})
 		if wantErr(t, err); !slices.Equal(states, []order.Status{order.Rejected, order.Confirmed}) {
 			t.Errorf("states %v: a rejected order stays so, and its user may have another", states)
 		}
@@ -246,7 +247,7 @@ func TestConcurrentRejectAndPersist(t *testing.T) {
 					outcomes[i], err = d.AdmissionStore().Reject(t.Context(), accepted(id, 1, id))
 					return err
 				}
-				states, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(id, 1, id)})
+				states, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(id, 1, id)})
 				if err == nil {
 					outcomes[i] = states[0]
 				}
@@ -271,7 +272,7 @@ func TestLiveOrders(t *testing.T) {
 		openVoucher(t, d, 2, 10)
 		keyed, rejected := accepted(3, 1, 42), accepted(9, 1, 44)
 		keyed.Key, rejected.Key = -77, -77
-		_, err := d.AdmissionStore().Persist(t.Context(), []order.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), keyed, accepted(2, 2, 42)})
+		_, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), keyed, accepted(2, 2, 42)})
 		wantErr(t, err)
 		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), rejected)))
 		live := func(id, user int64, key order.KeyHash) order.Order {

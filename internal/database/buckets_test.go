@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -14,14 +15,14 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 		openSplitVoucher(t, d, 1, 100, 4)
 		openSplitVoucher(t, d, 2, 100, 2)
 		openSplitVoucher(t, d, 3, 100, 1)
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: make([]int64, 4), Stock: 100})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: make([]int64, 4), Stock: 100})
 
-		in := func(id, voucherID int64, bucket int, seq int64) order.Accepted {
+		in := func(id, voucherID int64, bucket int, seq int64) contract.Accepted {
 			a := accepted(id, voucherID, id)
 			a.Bucket, a.Seq = bucket, seq
 			return a
 		}
-		for _, batch := range [][]order.Accepted{
+		for _, batch := range [][]contract.Accepted{
 			// Several of one bucket, in no order, and nothing of the last bucket.
 			{in(1, 1, 2, 7), in(2, 1, 0, 3), in(3, 2, 1, 9), in(4, 1, 2, 5), in(5, 1, 1, 2), in(6, 3, 0, 4)},
 			{in(7, 1, 2, 6), in(8, 1, 0, 1)},                  // late: the greater number stays
@@ -30,14 +31,14 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 		} {
 			wantErr(t, errOf(store.Persist(t.Context(), batch)))
 		}
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{3, 4, 8, 0}, Stock: 92})
-		wantEpochState(t, d, 2, order.EpochState{Epoch: 2, Seq: []int64{0, 9}, Stock: 99})
-		wantEpochState(t, d, 3, order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 99})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{3, 4, 8, 0}, Stock: 92})
+		wantEpochState(t, d, 2, contract.EpochState{Epoch: 2, Seq: []int64{0, 9}, Stock: 99})
+		wantEpochState(t, d, 3, contract.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 99})
 
 		// An order that is not persisted raises no sequence number.
-		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})), order.ErrVoucherMissing)
+		wantErr(t, errOf(store.Persist(t.Context(), []contract.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})), order.ErrVoucherMissing)
 		wantErr(t, errOf(store.Reject(t.Context(), in(13, 1, 3, 12))))
-		want := order.EpochState{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
+		want := contract.EpochState{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
 		now, err := store.Close(t.Context(), 1)
 		if wantErr(t, err); !sameEpochState(now, want) {
 			t.Errorf("closed as %+v, want %+v", now, want)
@@ -68,7 +69,7 @@ func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
 		wantErr(t, errOf(d.Vouchers().Voucher(t.Context(), 2)), voucher.ErrNotFound)
 		wantErr(t, errOf(d.AdmissionStore().EpochState(t.Context(), 2)), voucher.ErrNotFound)
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
 		wantNoOpenTransaction(t, d)
 	})
 }

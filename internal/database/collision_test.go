@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
@@ -101,10 +102,10 @@ func TestDuplicateOfAnUnknownIndex(t *testing.T) {
 		openVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)
 		store, first, second := d.AdmissionStore(), accepted(1, 1, 41), accepted(2, 2, 41)
-		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{first})))
+		wantErr(t, errOf(store.Persist(t.Context(), []contract.Accepted{first})))
 		for _, index := range []string{"user_id", "created_at"} { // the second one refuses rejected orders, too
 			wantErr(t, errOf(d.writers.ExecContext(t.Context(), "CREATE UNIQUE INDEX strange ON orders ("+index+")")))
-			_, err := store.Persist(t.Context(), []order.Accepted{second})
+			_, err := store.Persist(t.Context(), []contract.Accepted{second})
 			if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, order.ErrAlreadyOrdered) {
 				t.Errorf("a unique index on %s: %v", index, err)
 			}
@@ -117,7 +118,7 @@ func TestDuplicateOfAnUnknownIndex(t *testing.T) {
 			}
 			wantErr(t, errOf(d.writers.ExecContext(t.Context(), drop)))
 		}
-		persists(t, d, order.Confirmed, []order.Accepted{second})
-		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{accepted(3, 2, 41)})), order.ErrAlreadyOrdered)
+		persists(t, d, order.Confirmed, []contract.Accepted{second})
+		wantErr(t, errOf(store.Persist(t.Context(), []contract.Accepted{accepted(3, 2, 41)})), order.ErrAlreadyOrdered)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -78,7 +79,7 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 				last := id
 				if strings.HasPrefix(name, "batch") {
 					last = 3*id + 2
-					wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{last, last - 1}, Stock: 10_000 - 3*id})
+					wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{last, last - 1}, Stock: 10_000 - 3*id})
 				}
 				wantErr(t, errOf(d.Orders().Order(t.Context(), last)))
 			})

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 )
@@ -71,7 +72,7 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 		openSale(t, d, v)
 		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 13, 2))))
 		wantErr(t, errOf(d.Life().Cancel(t.Context(), 12)))
-		due, _, err := d.AdmissionStore().Returns(t.Context(), order.Return{}, 1)
+		due, _, err := d.AdmissionStore().Returns(t.Context(), contract.Return{}, 1)
 		wantErr(t, err)
 		wantErr(t, d.AdmissionStore().Returned(t.Context(), due[0], 13))
 	}
@@ -120,7 +121,7 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 		}},
 		{"an order is cancelled", cancel(1), "SELECT 1 FROM orders WHERE id = 1 AND status = 'cancelled'", cancel(1)},
 		{"a voucher comes back", cancel(11), "SELECT 1 FROM returned_orders WHERE order_id = 11", func(ctx context.Context, d *DB) error {
-			_, _, err := d.AdmissionStore().Returns(ctx, order.Return{}, 10)
+			_, _, err := d.AdmissionStore().Returns(ctx, contract.Return{}, 10)
 			return err
 		}},
 		{"the users are copied", cancel(11), "SELECT 1 FROM orders WHERE id = 11 AND status = 'cancelled'", func(ctx context.Context, d *DB) error {

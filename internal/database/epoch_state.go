@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -19,13 +20,13 @@ const firstEpoch = 1
 // that follows it.
 func drainedBy(epoch int64) int64 { return epoch | 1 }
 
-// EpochState implements [order.AdmissionStore].
-func (s *AdmissionStore) EpochState(ctx context.Context, voucherID int64) (order.EpochState, error) {
+// EpochState implements [contract.AdmissionStore].
+func (s *AdmissionStore) EpochState(ctx context.Context, voucherID int64) (contract.EpochState, error) {
 	return (&tx{db: s.db}).epochState(ctx, voucherID) // no transaction: one statement
 }
 
-// Close implements [order.AdmissionStore].
-func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (order.EpochState, error) {
+// Close implements [contract.AdmissionStore].
+func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (contract.EpochState, error) {
 	return s.changeEpoch(ctx, voucherID, write{
 		query: `UPDATE vouchers SET admission_cleared = FALSE, admission_generation = ?,
 			admission_epoch = admission_epoch + CASE WHEN admission_epoch = admission_forgotten THEN 2 ELSE 1 END
@@ -34,17 +35,17 @@ func (s *AdmissionStore) Close(ctx context.Context, voucherID int64) (order.Epoc
 	})
 }
 
-// CloseAbove implements [order.AdmissionStore].
-func (s *AdmissionStore) CloseAbove(ctx context.Context, voucherID, epoch int64) (order.EpochState, error) {
+// CloseAbove implements [contract.AdmissionStore].
+func (s *AdmissionStore) CloseAbove(ctx context.Context, voucherID, epoch int64) (contract.EpochState, error) {
 	return s.changeEpoch(ctx, voucherID, write{
 		query: "UPDATE vouchers SET admission_cleared = FALSE, admission_generation = ?, admission_epoch = ? WHERE id = ? AND admission_epoch BETWEEN ? AND ?",
 		args:  []any{(epoch + 1) | 1, voucherID, firstEpoch, epoch - 1},
 	})
 }
 
-// Open implements [order.AdmissionStore]. The update locks the row, so no batch takes from the stock
+// Open implements [contract.AdmissionStore]. The update locks the row, so no batch takes from the stock
 // between the two statements, and a later batch finds the new epoch.
-func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (order.EpochState, error) {
+func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (contract.EpochState, error) {
 	return s.changeEpoch(ctx, voucherID, write{
 		query: "UPDATE vouchers SET admission_generation = ?, admission_epoch = admission_epoch + 1 WHERE id = ? AND admission_epoch = ? AND admission_epoch % 2 = 1",
 		args:  []any{voucherID, closed},
@@ -57,7 +58,7 @@ func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (ord
 	})
 }
 
-// Forget implements [order.AdmissionStore].
+// Forget implements [contract.AdmissionStore].
 func (s *AdmissionStore) Forget(ctx context.Context, voucherID, closed int64, endedBy time.Time) error {
 	return s.updateClosed(ctx, voucherID, closed, write{
 		query: `UPDATE vouchers SET admission_forgotten = admission_epoch
@@ -66,7 +67,7 @@ func (s *AdmissionStore) Forget(ctx context.Context, voucherID, closed int64, en
 	})
 }
 
-// Cleared implements [order.AdmissionStore].
+// Cleared implements [contract.AdmissionStore].
 func (s *AdmissionStore) Cleared(ctx context.Context, voucherID, forgotten int64) error {
 	return s.updateClosed(ctx, voucherID, forgotten, write{
 		query: "UPDATE vouchers SET admission_cleared = TRUE WHERE id = ? AND admission_epoch = ? AND admission_epoch = admission_forgotten",
@@ -87,10 +88,10 @@ func (s *AdmissionStore) updateClosed(ctx context.Context, voucherID, closed int
 
 // changeEpoch changes a voucher's epoch and returns the state after that. The first parameter of the change is the generation
 // of the pair, which is put before its arguments; the voucher must not be of a later one.
-func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, change write) (now order.EpochState, err error) {
+func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, change write) (now contract.EpochState, err error) {
 	generation, err := s.pair()
 	if err != nil {
-		return order.EpochState{}, err
+		return contract.EpochState{}, err
 	}
 	known := generation
 	if known == maxGeneration {
@@ -109,7 +110,7 @@ func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, chang
 		return err
 	})
 	if err != nil {
-		return order.EpochState{}, err
+		return contract.EpochState{}, err
 	}
 	return now, nil
 }
@@ -124,7 +125,7 @@ var epochStateQuery = `
 	ORDER BY s.bucket`
 
 // epochState reads the state of a voucher that is sold by admission.
-func (t *tx) epochState(ctx context.Context, voucherID int64) (s order.EpochState, err error) {
+func (t *tx) epochState(ctx context.Context, voucherID int64) (s contract.EpochState, err error) {
 	err = t.readAll(ctx, epochStateQuery, []any{voucherID}, func(rows *sql.Rows) error {
 		var first, arrivedInFirst, arrived int64
 		var other *int64

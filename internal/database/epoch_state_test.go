@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -13,18 +14,18 @@ func TestEpochs(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()
 		openVoucher(t, d, 1, 10)
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 2, Seq: []int64{0}, Stock: 10})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{0}, Stock: 10})
 		persist := func(id, epoch int64) error {
 			a := accepted(id, 1, id)
 			a.Epoch = epoch
-			_, err := store.Persist(t.Context(), []order.Accepted{a})
+			_, err := store.Persist(t.Context(), []contract.Accepted{a})
 			return err
 		}
 		wantErr(t, persist(1, 2))
 
 		for range 2 { // closing what is closed changes nothing
 			now, err := store.Close(t.Context(), 1)
-			if wantErr(t, err); !sameEpochState(now, order.EpochState{Epoch: 3, Seq: []int64{1}, Stock: 9}) || now.Open() {
+			if wantErr(t, err); !sameEpochState(now, contract.EpochState{Epoch: 3, Seq: []int64{1}, Stock: 9}) || now.Open() {
 				t.Errorf("closed as %+v", now)
 			}
 		}
@@ -32,7 +33,7 @@ func TestEpochs(t *testing.T) {
 
 		wantErr(t, errOf(store.Open(t.Context(), 1, 2)), order.ErrConflict)
 		now, err := store.Open(t.Context(), 1, 3)
-		if wantErr(t, err); !sameEpochState(now, order.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8}) || !now.Open() {
+		if wantErr(t, err); !sameEpochState(now, contract.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8}) || !now.Open() {
 			t.Errorf("opened as %+v", now)
 		}
 		wantErr(t, errOf(store.Open(t.Context(), 1, 3)), order.ErrConflict) // by another process, later
@@ -42,7 +43,7 @@ func TestEpochs(t *testing.T) {
 		wantErr(t, persist(3, 2), order.ErrStaleEpoch) // a consumer still held it
 		wantErr(t, persist(2, 2))                      // stored already, so it succeeds
 		wantErr(t, persist(4, 4))
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 4, Seq: []int64{4}, Stock: 7})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 4, Seq: []int64{4}, Stock: 7})
 	})
 }
 
@@ -56,7 +57,7 @@ func TestDatabaseIsBehind(t *testing.T) {
 		ahead.Epoch, ahead.Ahead = 6, true
 		late := accepted(2, 1, 2) // of the same batch, and of the database's epoch
 		late.Epoch = 2
-		wantErr(t, errOf(store.Persist(t.Context(), []order.Accepted{ahead, late})))
+		wantErr(t, errOf(store.Persist(t.Context(), []contract.Accepted{ahead, late})))
 		for range 2 {
 			now, err := store.CloseAbove(t.Context(), 1, 6)
 			if wantErr(t, err); now.Epoch != 7 || now.Stock != 8 {
@@ -83,7 +84,7 @@ func TestConcurrentOpenAndPersist(t *testing.T) {
 		for range 8 {
 			closed, err := d.AdmissionStore().Close(t.Context(), 1)
 			wantErr(t, err)
-			var opened order.EpochState
+			var opened contract.EpochState
 			outcomes := countErrs(t, runAtOnce(batches+1, func(i int) (err error) {
 				if i == batches {
 					opened, err = d.AdmissionStore().Open(t.Context(), 1, closed.Epoch)
@@ -115,13 +116,13 @@ func TestAdmissionVouchersAreListed(t *testing.T) {
 			openSplitVoucher(t, d, id, 100, buckets)
 		}
 		createVoucher(t, d, 5, 100)
-		all := []order.AdmissionVoucher{{VoucherID: 1, Buckets: 1, Epoch: 2}, {VoucherID: 2, Buckets: 1, Epoch: 2}, {VoucherID: 3, Buckets: 2, Epoch: 2}, {VoucherID: 4, Buckets: 64, Epoch: 2}}
-		for at, want := range map[time.Time][]order.AdmissionVoucher{ends.Add(-time.Microsecond): all, ends: {}} {
+		all := []contract.AdmissionVoucher{{VoucherID: 1, Buckets: 1, Epoch: 2}, {VoucherID: 2, Buckets: 1, Epoch: 2}, {VoucherID: 3, Buckets: 2, Epoch: 2}, {VoucherID: 4, Buckets: 64, Epoch: 2}}
+		for at, want := range map[time.Time][]contract.AdmissionVoucher{ends.Add(-time.Microsecond): all, ends: {}} {
 			if got, err := store.AdmissionVouchers(t.Context(), at); err != nil || !slices.Equal(got, want) {
 				t.Errorf("ending after %v: %+v, %v; want %+v", at, got, err, want)
 			}
 		}
-		wantEpochState(t, d, 4, order.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
+		wantEpochState(t, d, 4, contract.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
 		for _, id := range []int64{5, 404} {
 			wantErr(t, errOf(store.EpochState(t.Context(), id)), voucher.ErrNotFound)
 			wantErr(t, errOf(store.Close(t.Context(), id)), voucher.ErrNotFound)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/idempotency"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
@@ -153,7 +154,7 @@ func batchAfterAnAbort(t *testing.T, here, there *DB) {
 	committed := int64(0)
 	aborted := abortPackets(t, here, there, 1, func(aborted int) bool { return aborted >= 50 }, func(ctx context.Context, conn *sql.Conn, id int64) error {
 		x := &tx{db: here, number: id}
-		wantErr(t, x.persist([]order.Accepted{accepted(id, 1, id)}, nil, nil, maxGeneration))
+		wantErr(t, x.persist([]contract.Accepted{accepted(id, 1, id)}, nil, nil, maxGeneration))
 		insert, take := x.pending[0], x.pending[1]
 		_, err := conn.ExecContext(ctx, padded(insert.query, take.query), append(insert.args, take.args...)...)
 		if err != nil {

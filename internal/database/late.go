@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -26,10 +27,10 @@ import (
 // undecided money is about to give the reservation back, and no other worker may use it then. So whoever refuses, and
 // whoever adds undecided money, locks the order first.
 
-var _ order.LateStore = (*AdmissionStore)(nil)
+var _ contract.LateStore = (*AdmissionStore)(nil)
 
-// LateMoney implements [order.LateStore].
-func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int) (all []order.LateMoney, err error) {
+// LateMoney implements [contract.LateStore].
+func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int) (all []contract.LateMoney, err error) {
 	// Until Redis was told that the order's voucher came back, it still has the reservation of then.
 	const query = `SELECT p.payment_id, o.id, o.voucher_id, o.user_id, o.status, COALESCE(o.key_hash, 0)
 		FROM payments p JOIN orders o ON o.id = p.order_id
@@ -37,7 +38,7 @@ func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int)
 			AND NOT EXISTS (SELECT 1 FROM returned_orders r WHERE r.order_id = p.order_id)
 		ORDER BY p.payment_id LIMIT ?`
 	err = (&tx{db: s.db}).readAll(ctx, query, []any{after, limit}, func(rows *sql.Rows) error {
-		var m order.LateMoney
+		var m contract.LateMoney
 		o := &m.Order
 		err := rows.Scan(&m.PaymentID, &o.ID, &o.VoucherID, &o.UserID, &o.Status, &o.Key)
 		all = append(all, m)
@@ -52,8 +53,8 @@ func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int)
 	return all, nil
 }
 
-// RefundLate implements [order.LateStore].
-func (s *AdmissionStore) RefundLate(ctx context.Context, m order.LateMoney, why order.Outcome) error {
+// RefundLate implements [contract.LateStore].
+func (s *AdmissionStore) RefundLate(ctx context.Context, m contract.LateMoney, why order.Outcome) error {
 	return s.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueueLocked(m.Order.ID, write{
 			query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND outcome = 'late'",
@@ -100,10 +101,10 @@ func (t *tx) enqueueLocked(orderID int64, w write) error {
 	return t.enqueue(w)
 }
 
-// PayForgotten implements [order.LateStore]. While a voucher is forgotten, nobody sells it and no order of it is
+// PayForgotten implements [contract.LateStore]. While a voucher is forgotten, nobody sells it and no order of it is
 // pending, so the database's stock is what can be sold. Opening it again locks the same row.
-func (s *AdmissionStore) PayForgotten(ctx context.Context, m order.LateMoney) error {
-	late := lateOrder{from: m.Order.Status, payment: m.PaymentID, accepted: order.Accepted{OrderID: m.Order.ID}}
+func (s *AdmissionStore) PayForgotten(ctx context.Context, m contract.LateMoney) error {
+	late := lateOrder{from: m.Order.Status, payment: m.PaymentID, accepted: contract.Accepted{OrderID: m.Order.ID}}
 	err := s.transact(ctx, func(_ context.Context, t *tx) error {
 		if err := t.payLateMoney(late); err != nil {
 			return err
@@ -135,7 +136,7 @@ func (s *AdmissionStore) PayForgotten(ctx context.Context, m order.LateMoney) er
 
 // lateOrder is an order that was cancelled or expired, with undecided money for it.
 type lateOrder struct {
-	accepted order.Accepted
+	accepted contract.Accepted
 	from     order.Status
 	payment  string
 }
@@ -166,7 +167,7 @@ func (t *tx) payLateMoney(o lateOrder) error {
 // lateOrders returns the late orders of a batch that can be paid, each once. It sets the states of the others, where
 // states are those in the database: an order that is carried out keeps its state, and one whose money was decided
 // otherwise is Rejected, so that its reservation goes back. That is final: no further money becomes undecided.
-func (s *AdmissionStore) lateOrders(ctx context.Context, batch []order.Accepted, states []order.Status) (late []lateOrder, err error) {
+func (s *AdmissionStore) lateOrders(ctx context.Context, batch []contract.Accepted, states []order.Status) (late []lateOrder, err error) {
 	seen := map[int64]bool{}
 	for i, a := range batch {
 		if !a.Late || a.PersistedAs(states[i]) {
@@ -199,8 +200,8 @@ func (s *AdmissionStore) lateOrders(ctx context.Context, batch []order.Accepted,
 
 // decidedAs returns the state of a late order whose money is decided. The order may have been paid since its state was
 // read, so it is read again.
-func (s *AdmissionStore) decidedAs(ctx context.Context, a order.Accepted) (order.Status, error) {
-	states, _, err := s.findExisting(ctx, []order.Accepted{a})
+func (s *AdmissionStore) decidedAs(ctx context.Context, a contract.Accepted) (order.Status, error) {
+	states, _, err := s.findExisting(ctx, []contract.Accepted{a})
 	switch {
 	case err != nil:
 		return "", err
@@ -219,7 +220,7 @@ func (s *AdmissionStore) undecidedMoney(ctx context.Context, orderID int64) (pay
 
 // rejectLate is Reject of a late order. A reservation of an epoch that is over says nothing about the one that is
 // open now, so the money stays undecided.
-func (s *AdmissionStore) rejectLate(ctx context.Context, a order.Accepted) (order.Status, error) {
+func (s *AdmissionStore) rejectLate(ctx context.Context, a contract.Accepted) (order.Status, error) {
 	now, err := (&tx{db: s.db}).epochState(ctx, a.VoucherID)
 	switch {
 	case errors.Is(err, voucher.ErrNotFound):

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -43,14 +44,14 @@ func (s *lateSale) close() {
 }
 
 // reserved is an order of user 100 + id that the gate has accepted, or has accepted again.
-func (s *lateSale) reserved(id int64, late bool) order.Accepted {
-	return order.Accepted{
+func (s *lateSale) reserved(id int64, late bool) contract.Accepted {
+	return contract.Accepted{
 		OrderID: id, VoucherID: 1, UserID: 100 + id, At: time.Now(), Epoch: s.epoch &^ 1, Seq: id, Bucket: int(id % 2), Key: order.KeyHash(id), Late: late,
 	}
 }
 
 // cancelled places an order and cancels it, and money comes for it. Redis was told of its voucher.
-func (s *lateSale) cancelled(id int64) order.LateMoney {
+func (s *lateSale) cancelled(id int64) contract.LateMoney {
 	s.Helper()
 	s.persists(order.Unpaid, s.reserved(id, false))
 	cancelOrders(s, s.d, id)
@@ -58,13 +59,13 @@ func (s *lateSale) cancelled(id int64) order.LateMoney {
 	if s.undecided(fmt.Sprint("pay_", id)) {
 		s.Error("listed before Redis was told")
 	}
-	due, _, err := s.store.Returns(s.Context(), order.Return{}, 10)
+	due, _, err := s.store.Returns(s.Context(), contract.Return{}, 10)
 	wantErr(s.T, err)
 	for _, r := range due {
 		wantErr(s.T, s.store.Returned(s.Context(), r, 1000))
 	}
 	o := order.Order{ID: id, VoucherID: 1, UserID: 100 + id, Status: order.Cancelled, Key: order.KeyHash(id)}
-	m := order.LateMoney{PaymentID: fmt.Sprint("pay_", id), Order: o}
+	m := contract.LateMoney{PaymentID: fmt.Sprint("pay_", id), Order: o}
 	if !s.undecided(m.PaymentID) {
 		s.Error("not listed")
 	}
@@ -75,10 +76,10 @@ func (s *lateSale) undecided(payment string) bool {
 	s.Helper()
 	all, err := s.store.LateMoney(s.Context(), "", 10)
 	wantErr(s.T, err)
-	return slices.ContainsFunc(all, func(m order.LateMoney) bool { return m.PaymentID == payment })
+	return slices.ContainsFunc(all, func(m contract.LateMoney) bool { return m.PaymentID == payment })
 }
 
-func (s *lateSale) wantUndecided(want ...order.LateMoney) {
+func (s *lateSale) wantUndecided(want ...contract.LateMoney) {
 	s.Helper()
 	got, err := s.store.LateMoney(s.Context(), "", 10)
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
@@ -86,7 +87,7 @@ func (s *lateSale) wantUndecided(want ...order.LateMoney) {
 	}
 }
 
-func (s *lateSale) persists(want order.Status, orders ...order.Accepted) {
+func (s *lateSale) persists(want order.Status, orders ...contract.Accepted) {
 	s.Helper()
 	states, err := s.store.Persist(s.Context(), orders)
 	if err != nil || len(states) != len(orders) || states[0] != want {
@@ -125,7 +126,7 @@ func TestTheVoucherIsMissing(t *testing.T) {
 			}
 			wantErr(t, d.rows.Exec("UPDATE vouchers SET id = 77 WHERE id = 1").Error)
 			for range 2 {
-				_, err := s.store.Persist(t.Context(), []order.Accepted{s.reserved(id, false)})
+				_, err := s.store.Persist(t.Context(), []contract.Accepted{s.reserved(id, false)})
 				wantErr(t, err, order.ErrUnavailable, order.ErrVoucherMissing)
 			}
 			wantErr(t, errOf(s.store.Reject(t.Context(), s.reserved(1, true))), order.ErrUnavailable, order.ErrVoucherMissing)
@@ -159,7 +160,7 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 		settles(t, d, receipt("second", 10), order.Settlement{Outcome: order.RefundNotPayable})
 
 		wantErr(t, errOf(d.Life().BeginRefund(t.Context(), 10)))
-		due, _, err := s.store.Returns(t.Context(), order.Return{}, 10)
+		due, _, err := s.store.Returns(t.Context(), contract.Return{}, 10)
 		if err != nil || len(due) != 1 || due[0].Total != 2 || len(due[0].Orders) != 1 || !due[0].Orders[0].Late {
 			t.Errorf("due: %+v, %v", due, err)
 		}
@@ -192,7 +193,7 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 		other := s.reserved(13, false)
 		other.UserID = 112
 		s.persists(order.Unpaid, other)
-		wantErr(t, errOf(s.store.Persist(t.Context(), []order.Accepted{s.reserved(12, true)})), order.ErrAlreadyOrdered)
+		wantErr(t, errOf(s.store.Persist(t.Context(), []contract.Accepted{s.reserved(12, true)})), order.ErrAlreadyOrdered)
 		wantErr(t, errOf(s.store.Reject(t.Context(), s.reserved(12, true))))
 		s.wantMoney(12, order.RefundOtherOrder, true)
 		s.wantUndecided()
@@ -222,7 +223,7 @@ func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
 		stale := s.reserved(11, true)
 		stale.Epoch = 2
 		s.open()
-		wantErr(t, errOf(s.store.Persist(t.Context(), []order.Accepted{stale})), order.ErrStaleEpoch)
+		wantErr(t, errOf(s.store.Persist(t.Context(), []contract.Accepted{stale})), order.ErrStaleEpoch)
 		rejects(t, d, order.Rejected, stale)
 		s.wantUndecided(m)
 		s.persists(order.Paid, s.reserved(11, true))
@@ -290,7 +291,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 				var all []order.Status
 				switch {
 				case who < 2:
-					if all, err = s.store.Persist(t.Context(), []order.Accepted{a}); err == nil {
+					if all, err = s.store.Persist(t.Context(), []contract.Accepted{a}); err == nil {
 						states[who] = all[0]
 					}
 				case who == 2 && id%3 > 0:
@@ -302,7 +303,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 				}
 				return err
 			})
-			final, err := s.store.Persist(t.Context(), []order.Accepted{a})
+			final, err := s.store.Persist(t.Context(), []contract.Accepted{a})
 			wantErr(t, err)
 			outcomes[final[0]]++
 			if slices.Contains(states, order.Rejected) && final[0] != order.Rejected {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/golang-migrate/migrate/v4"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 )
 
@@ -267,9 +268,9 @@ func TestMigrateBackWithOrders(t *testing.T) {
 	})
 }
 
-func returned(orders ...order.Order) (all []order.ReturnedOrder) {
+func returned(orders ...order.Order) (all []contract.ReturnedOrder) {
 	for _, o := range orders {
-		all = append(all, order.ReturnedOrder{Order: o})
+		all = append(all, contract.ReturnedOrder{Order: o})
 	}
 	return all
 }
@@ -295,9 +296,9 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 		v := newVoucher(1, 10)
 		v.Policy.Buckets, v.PayWithin = 2, time.Hour
 		openSale(t, d, v)
-		var batch []order.Accepted
+		var batch []contract.Accepted
 		for i := range int64(6) {
-			batch = append(batch, order.Accepted{OrderID: 10 + i, VoucherID: 1, UserID: 100 + i, At: time.Now(), Epoch: 2, Seq: 1 + i, Bucket: int(i % 2), Key: order.KeyHash(i)})
+			batch = append(batch, contract.Accepted{OrderID: 10 + i, VoucherID: 1, UserID: 100 + i, At: time.Now(), Epoch: 2, Seq: 1 + i, Bucket: int(i % 2), Key: order.KeyHash(i)})
 		}
 		for range 2 { // a batch that is delivered twice
 			states, err := store.Persist(t.Context(), batch)
@@ -308,18 +309,18 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 		if details := wantState(t, d, 10, order.Unpaid); details.AmountCents != priceCents || time.Until(details.PayBy) < 50*time.Minute {
 			t.Errorf("%+v", details)
 		}
-		due := func(want ...order.Return) {
+		due := func(want ...contract.Return) {
 			t.Helper()
-			got, _, err := store.Returns(t.Context(), order.Return{}, 10)
-			slices.SortFunc(got, func(a, b order.Return) int { return a.Bucket - b.Bucket })
+			got, _, err := store.Returns(t.Context(), contract.Return{}, 10)
+			slices.SortFunc(got, func(a, b contract.Return) int { return a.Bucket - b.Bucket })
 			if err != nil || len(got) != len(want) || len(want) > 0 && !reflect.DeepEqual(got, want) {
 				t.Errorf("due: %+v, %v; want %+v", got, err, want)
 			}
 		}
 		cancelOrders(t, d, 10, 11, 12)
-		due(order.Return{VoucherID: 1, Bucket: 0, Epoch: 2, Total: 2, Orders: returned(order.Order{ID: 10, UserID: 100}, order.Order{ID: 12, UserID: 102, Key: 2})},
-			order.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Total: 1, Orders: returned(order.Order{ID: 11, UserID: 101, Key: 1})})
-		wantErr(t, store.Returned(t.Context(), order.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Orders: returned(order.Order{ID: 11})}, 77))
+		due(contract.Return{VoucherID: 1, Bucket: 0, Epoch: 2, Total: 2, Orders: returned(order.Order{ID: 10, UserID: 100}, order.Order{ID: 12, UserID: 102, Key: 2})},
+			contract.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Total: 1, Orders: returned(order.Order{ID: 11, UserID: 101, Key: 1})})
+		wantErr(t, store.Returned(t.Context(), contract.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Orders: returned(order.Order{ID: 11})}, 77))
 		st, err := store.EpochState(t.Context(), 1)
 		if err != nil || st.Stock != 7 || st.Returned != 3 || st.Seq[1] != 77 {
 			t.Errorf("%+v, %v", st, err)
@@ -340,7 +341,7 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 			t.Errorf("open again: %+v, %v", st, err)
 		}
 		cancelOrders(t, d, 14)
-		due(order.Return{VoucherID: 1, Bucket: 0, Epoch: 4, Total: 1, Orders: returned(order.Order{ID: 14, UserID: 104, Key: 4})})
+		due(contract.Return{VoucherID: 1, Bucket: 0, Epoch: 4, Total: 1, Orders: returned(order.Order{ID: 14, UserID: 104, Key: 4})})
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1, Returned: 1})
 		// Late money waits for Redis under this flow: the stock that can be sold is there.
 		settles(t, d, receipt("late", 14), order.Settlement{Outcome: order.LateUndecided})

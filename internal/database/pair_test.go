@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/pairing"
 )
@@ -52,10 +53,10 @@ func TestStoreOfAnEarlierGeneration(t *testing.T) {
 			return d.AdmissionStore().WithPair(func() (int64, error) { return generation, err })
 		}
 		earlier, later, unpaired := of(0, nil), of(1, nil), of(0, pairing.ErrUnpaired)
-		wantErr(t, errOf(earlier.Persist(t.Context(), []order.Accepted{accepted(1, 1, 1)})))
+		wantErr(t, errOf(earlier.Persist(t.Context(), []contract.Accepted{accepted(1, 1, 1)})))
 		closed, err := later.Close(t.Context(), 1)
 		wantErr(t, err)
-		wantErr(t, errOf(later.Persist(t.Context(), []order.Accepted{accepted(2, 1, 2)})))
+		wantErr(t, errOf(later.Persist(t.Context(), []contract.Accepted{accepted(2, 1, 2)})))
 		opened, err := later.Open(t.Context(), 1, closed.Epoch)
 		if wantErr(t, err); opened.Generation != 1 {
 			t.Errorf("opened as %+v", opened)
@@ -63,11 +64,11 @@ func TestStoreOfAnEarlierGeneration(t *testing.T) {
 		sameEpoch := accepted(5, 1, 5) // of another Redis, which has come to the same epoch
 		sameEpoch.Epoch = 4
 		for what, err := range map[string]error{
-			"Persist":               errOf(earlier.Persist(t.Context(), []order.Accepted{accepted(3, 1, 3)})),
-			"Persist, same epoch":   errOf(earlier.Persist(t.Context(), []order.Accepted{sameEpoch})),
+			"Persist":               errOf(earlier.Persist(t.Context(), []contract.Accepted{accepted(3, 1, 3)})),
+			"Persist, same epoch":   errOf(earlier.Persist(t.Context(), []contract.Accepted{sameEpoch})),
 			"Close":                 errOf(earlier.Close(t.Context(), 1)),
 			"CloseAbove":            errOf(earlier.CloseAbove(t.Context(), 1, 50)),
-			"Persist, while broken": errOf(unpaired.Persist(t.Context(), []order.Accepted{accepted(4, 1, 4)})),
+			"Persist, while broken": errOf(unpaired.Persist(t.Context(), []contract.Accepted{accepted(4, 1, 4)})),
 			"Reject, while broken":  errOf(unpaired.Reject(t.Context(), accepted(4, 1, 4))),
 			"Close, while broken":   errOf(unpaired.Close(t.Context(), 1)),
 		} {
@@ -75,6 +76,6 @@ func TestStoreOfAnEarlierGeneration(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		wantEpochState(t, d, 1, order.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8, Generation: 1})
+		wantEpochState(t, d, 1, contract.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8, Generation: 1})
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 )
 
@@ -42,7 +43,7 @@ const maxPrices = 10_000
 
 // of returns the prices of the vouchers of some orders. Its error is [order.ErrVoucherMissing] if one of them has no row:
 // by the time the orders are written the row may be back, and they would be sold for nothing.
-func (p *prices) of(ctx context.Context, db *DB, orders []order.Accepted) (priceList, error) {
+func (p *prices) of(ctx context.Context, db *DB, orders []contract.Accepted) (priceList, error) {
 	list := make(priceList, 1)
 	var missing []any
 	p.mu.Lock()
@@ -101,7 +102,7 @@ func (l priceList) status(voucherID int64) order.Status {
 
 // unpaid returns what is to be paid for those of some orders that ask for it. The time to pay begins now: the
 // buyer could not pay before.
-func (l priceList) unpaid(orders []order.Accepted) (unpaid []heldOrder) {
+func (l priceList) unpaid(orders []contract.Accepted) (unpaid []heldOrder) {
 	now := time.Now()
 	for _, a := range orders {
 		if p := l[a.VoucherID]; p.within > 0 {
@@ -112,20 +113,20 @@ func (l priceList) unpaid(orders []order.Accepted) (unpaid []heldOrder) {
 	return unpaid
 }
 
-var _ order.ReturnStore = (*AdmissionStore)(nil)
+var _ contract.ReturnStore = (*AdmissionStore)(nil)
 
 // maxReturned is the most orders of a bucket that are returned at a time.
 const maxReturned = 500
 
-// Returns implements [order.ReturnStore].
-func (s *AdmissionStore) Returns(ctx context.Context, after order.Return, limit int) (due []order.Return, more bool, err error) {
+// Returns implements [contract.ReturnStore].
+func (s *AdmissionStore) Returns(ctx context.Context, after contract.Return, limit int) (due []contract.Return, more bool, err error) {
 	const query = `SELECT g.voucher_id, g.bucket, g.epoch, v.admission_epoch = g.epoch
 		FROM (SELECT DISTINCT voucher_id, bucket, epoch FROM returned_orders
 			WHERE (voucher_id, bucket, epoch) > (?, ?, ?) ORDER BY voucher_id, bucket, epoch LIMIT ?) g
 		JOIN vouchers v ON v.id = g.voucher_id ORDER BY g.voucher_id, g.bucket, g.epoch`
-	var over []order.Return
+	var over []contract.Return
 	err = (&tx{db: s.db}).readAll(ctx, query, []any{after.VoucherID, after.Bucket, after.Epoch, limit}, func(rows *sql.Rows) error {
-		var r order.Return
+		var r contract.Return
 		var current bool
 		err := rows.Scan(&r.VoucherID, &r.Bucket, &r.Epoch, &current)
 		if current {
@@ -157,7 +158,7 @@ func (s *AdmissionStore) Returns(ctx context.Context, after order.Return, limit 
 }
 
 // forgetReturns removes the returns of an epoch that is over. An epoch never comes back.
-func (s *AdmissionStore) forgetReturns(ctx context.Context, r order.Return) error {
+func (s *AdmissionStore) forgetReturns(ctx context.Context, r contract.Return) error {
 	return s.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
 			query: "DELETE FROM returned_orders WHERE voucher_id = ? AND bucket = ? AND epoch = ?",
@@ -168,14 +169,14 @@ func (s *AdmissionStore) forgetReturns(ctx context.Context, r order.Return) erro
 
 // fill reads the orders of a return, and then the total: it has those orders, since one transaction writes
 // both.
-func (s *AdmissionStore) fill(ctx context.Context, r *order.Return) error {
+func (s *AdmissionStore) fill(ctx context.Context, r *contract.Return) error {
 	read := &tx{db: s.db}
 	// An order that was paid late has given its first voucher back before, and Redis was told of that.
 	const orders = `SELECT r.order_id, r.user_id, COALESCE(r.key_hash, 0),
 			EXISTS (SELECT 1 FROM payments p WHERE p.order_id = r.order_id AND p.outcome = 'paid_late')
 		FROM returned_orders r WHERE r.voucher_id = ? AND r.bucket = ? AND r.epoch = ? ORDER BY r.order_id LIMIT ?`
 	err := read.readAll(ctx, orders, []any{r.VoucherID, r.Bucket, r.Epoch, maxReturned}, func(rows *sql.Rows) error {
-		var o order.ReturnedOrder
+		var o contract.ReturnedOrder
 		err := rows.Scan(&o.ID, &o.UserID, &o.Key, &o.Late)
 		r.Orders = append(r.Orders, o)
 		return err
@@ -187,8 +188,8 @@ func (s *AdmissionStore) fill(ctx context.Context, r *order.Return) error {
 	return read.read(ctx, total, []any{r.VoucherID, r.Bucket, r.Epoch}, &r.Total)
 }
 
-// Returned implements [order.ReturnStore].
-func (s *AdmissionStore) Returned(ctx context.Context, r order.Return, seq int64) error {
+// Returned implements [contract.ReturnStore].
+func (s *AdmissionStore) Returned(ctx context.Context, r contract.Return, seq int64) error {
 	if len(r.Orders) == 0 {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 // The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no other
@@ -40,8 +40,8 @@ func TestReturnsInPages(t *testing.T) {
 		want := []string{"voucher 1, bucket 0, 1 orders", "voucher 1, bucket 3, 3 orders", "voucher 2, bucket 1, 2 orders", "voucher 3, bucket 0, 1 orders"}
 		for limit := 1; limit <= 8; limit++ {
 			var got []string
-			for after, more := (order.Return{}), true; more; {
-				var due []order.Return
+			for after, more := (contract.Return{}), true; more; {
+				var due []contract.Return
 				var err error
 				due, more, err = store.Returns(t.Context(), after, limit)
 				if wantErr(t, err); len(due) > limit {

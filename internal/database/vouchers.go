@@ -30,7 +30,7 @@ type voucherRow struct {
 	PayWithinS             int64
 	Policy                 string
 	CreatedAt              time.Time `gorm:"autoCreateTime:false"`
-	AdmissionEpoch         int64     // see [order.EpochState]
+	AdmissionEpoch         int64     // see contract.EpochState
 	// AdmissionCleared says that Redis has no data of the voucher.
 	AdmissionCleared bool
 }
@@ -93,7 +93,7 @@ func create(db *gorm.DB, row *voucherRow, split []seqRow, returns []returnRow) e
 	})
 }
 
-// returnRow counts what the orders of a bucket have given back; see [order.EpochState].
+// returnRow counts what the orders of a bucket have given back; see contract.EpochState.
 type returnRow struct {
 	VoucherID    int64 `gorm:"primaryKey;autoIncrement:false"`
 	Bucket       int   `gorm:"primaryKey;autoIncrement:false"`
@@ -103,7 +103,7 @@ type returnRow struct {
 // TableName implements gorm's Tabler.
 func (returnRow) TableName() string { return "admission_returns" }
 
-// seqRow is the sequence number of a bucket other than the first; see [order.EpochState].
+// seqRow is the sequence number of a bucket other than the first; see contract.EpochState.
 type seqRow struct {
 	VoucherID int64 `gorm:"primaryKey;autoIncrement:false"`
 	Bucket    int   `gorm:"primaryKey;autoIncrement:false"`

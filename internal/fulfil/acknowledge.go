@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/redisscript"
@@ -102,7 +103,7 @@ func (r *redisStreams) endAttempt(ctx context.Context, e entry, process string) 
 	return nil
 }
 
-func (r *redisStreams) findReservation(ctx context.Context, e entry) (order.Accepted, bool, error) {
+func (r *redisStreams) findReservation(ctx context.Context, e entry) (contract.Accepted, bool, error) {
 	a := e.order
 	switch {
 	case a.UserID > 0:

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
 )
@@ -161,7 +161,7 @@ func TestNodeHangs(t *testing.T) {
 // A call to many nodes takes as long as the timeout of one node, and a node that timed out is not called again at once.
 func TestNodesAreCalledConcurrently(t *testing.T) {
 	inCluster(t, sale{buckets: 12, stock: 1200}, func(t *testing.T, s *env, hangs *node, there, elsewhere []int) {
-		in, all := newRedisStreams(s.client), streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets})
+		in, all := newRedisStreams(s.client), streamsOf(s.prefix, contract.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets})
 		for _, st := range all {
 			s.must(in.ensureGroup(t.Context(), st))
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 )
@@ -30,7 +31,7 @@ type Config struct {
 	// commands must end with their context (ContextTimeoutEnabled): otherwise a node that
 	// hangs blocks the others until the socket times out.
 	Client redis.UniversalClient
-	Store  order.AdmissionStore
+	Store  contract.AdmissionStore
 	Orders Orders
 	Log    *slog.Logger
 

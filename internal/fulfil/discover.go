@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 // fullDiscoverEvery is after how many discoveries a full one follows. It includes the
@@ -127,7 +127,7 @@ const discoverPage = 1000
 // endedWithEntries lists the vouchers whose sale has ended and whose streams are not empty, or could not be looked at.
 // Vouchers whose keys were removed from Redis are not included. Its error is one of the database, and some may be missing
 // then.
-func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []order.AdmissionVoucher, err error) {
+func (f *Fulfiller) endedWithEntries(ctx context.Context) (ended []contract.AdmissionVoucher, err error) {
 	for after := int64(0); ; {
 		vouchers, err := f.config.Store.UnclearedVouchers(ctx, time.Now(), after, discoverPage)
 		if err != nil {

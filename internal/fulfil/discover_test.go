@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 // nodeAway are streams of which those of one voucher are on a node that does not answer.
@@ -38,9 +38,9 @@ func (m nodeAway) backlog(_ context.Context, streams []*stream) (lengths map[*st
 // listed is a database with a voucher on sale and two whose sale has ended.
 type listed struct{ fakeAdmissionStore }
 
-func (listed) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ int) ([]order.AdmissionVoucher, error) {
-	all := []order.AdmissionVoucher{{VoucherID: 2, Buckets: 3}, {VoucherID: 3, Buckets: 1}}
-	return slices.DeleteFunc(all, func(v order.AdmissionVoucher) bool { return v.VoucherID <= after }), nil
+func (listed) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ int) ([]contract.AdmissionVoucher, error) {
+	all := []contract.AdmissionVoucher{{VoucherID: 2, Buckets: 3}, {VoucherID: 3, Buckets: 1}}
+	return slices.DeleteFunc(all, func(v contract.AdmissionVoucher) bool { return v.VoucherID <= after }), nil
 }
 
 // A process starts while a node of a Redis cluster does not answer. It knows which vouchers may have orders that are not in
@@ -56,8 +56,8 @@ func TestStartWhileANodeIsAway(t *testing.T) {
 		for range 3 {
 			f.discover(t.Context(), true)
 			vouchers, complete := f.Watched()
-			i := slices.IndexFunc(vouchers, func(v order.AdmissionVoucher) bool { return v.VoucherID == away })
-			if !complete || i < 0 || vouchers[i].Buckets != 2*int(away)-1 || !slices.ContainsFunc(vouchers, func(v order.AdmissionVoucher) bool { return v.VoucherID == 1 }) {
+			i := slices.IndexFunc(vouchers, func(v contract.AdmissionVoucher) bool { return v.VoucherID == away })
+			if !complete || i < 0 || vouchers[i].Buckets != 2*int(away)-1 || !slices.ContainsFunc(vouchers, func(v contract.AdmissionVoucher) bool { return v.VoucherID == 1 }) {
 				t.Errorf("voucher %d is on the node: watched %+v, complete %t", away, vouchers, complete)
 			}
 		}

@@ -10,7 +10,7 @@
 // Each process runs one or more workers. Each worker is a consumer of the group "orders"
 // on the streams of the vouchers that are sold by admission. A voucher that is split has
 // one stream per bucket. A worker reads up to a batch of entries from all streams that may
-// have some (rest.go says which), writes them with [order.AdmissionStore] in one transaction,
+// have some (rest.go says which), writes them with contract.AdmissionStore in one transaction,
 // and only then deletes the entries.
 //
 // If anything fails in between, the entry is delivered again: to the same worker, or after

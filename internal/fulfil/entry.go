@@ -8,8 +8,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 )
 
 // stream is the stream of accepted orders of one bucket of a voucher.
@@ -46,7 +46,7 @@ func newStream(prefix string, voucherID int64, bucket int) *stream {
 }
 
 // streamsOf returns the streams of all buckets of a voucher.
-func streamsOf(prefix string, v order.AdmissionVoucher) []*stream {
+func streamsOf(prefix string, v contract.AdmissionVoucher) []*stream {
 	streams := make([]*stream, v.Buckets)
 	for bucket := range streams {
 		streams[bucket] = newStream(prefix, v.VoucherID, bucket)
@@ -60,7 +60,7 @@ type entry struct {
 	// id is that of the stream's entry. Other orders may have the same one; see group.
 	id string
 	// order is the content of the entry; if malformed is set, as much as could be read.
-	order     order.Accepted
+	order     contract.Accepted
 	malformed error
 	// group is what the orders of one delivery of the stream's entry share; nil where it has one order.
 	group *group
@@ -104,7 +104,7 @@ type group struct {
 
 func parse(s *stream, id string, fields map[string]any) []entry {
 	if fields == nil {
-		return []entry{{stream: s, id: id, order: order.Accepted{VoucherID: s.voucher, Bucket: s.bucket}, deleted: true}}
+		return []entry{{stream: s, id: id, order: contract.Accepted{VoucherID: s.voucher, Bucket: s.bucket}, deleted: true}}
 	}
 	orders := ledger.ParseEntry(id, fields)
 	entries := make([]entry, len(orders))
@@ -194,8 +194,8 @@ func byStream(entries []entry) (parts [][]entry) {
 	return parts
 }
 
-func accepted(entries []entry) []order.Accepted {
-	orders := make([]order.Accepted, len(entries))
+func accepted(entries []entry) []contract.Accepted {
+	orders := make([]contract.Accepted, len(entries))
 	for i := range entries {
 		orders[i] = entries[i].order
 	}

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -39,7 +40,7 @@ type fakeStreams struct {
 	repliesLost bool
 	offered     []int // the sizes of the batches
 	persisted   map[int64]time.Time
-	refuse      func(order.Accepted) error
+	refuse      func(contract.Accepted) error
 	heartbeats  map[string]heartbeat // by key
 	fulfiller   *Fulfiller           // of work
 }
@@ -253,7 +254,7 @@ func (m *fakeStreams) idleConsumers(context.Context, *stream, time.Duration) ([]
 
 func (m *fakeStreams) removeConsumer(context.Context, string, *stream) error { return nil }
 
-func (m *fakeStreams) Persist(_ context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (m *fakeStreams) Persist(_ context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	m.mu.Lock()
 	m.offered = append(m.offered, len(batch))
 	dbErr, refuse := m.dbErr, m.refuse
@@ -277,7 +278,7 @@ func (m *fakeStreams) Persist(_ context.Context, batch []order.Accepted) ([]orde
 	return slices.Repeat([]order.Status{order.Confirmed}, len(batch)), nil
 }
 
-func (m *fakeStreams) Reject(context.Context, order.Accepted) (order.Status, error) {
+func (m *fakeStreams) Reject(context.Context, contract.Accepted) (order.Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dbErr != nil {
@@ -288,7 +289,7 @@ func (m *fakeStreams) Reject(context.Context, order.Accepted) (order.Status, err
 
 // refuseFirst makes the database answer the first order with an error.
 func (m *fakeStreams) refuseFirst(err error) {
-	m.refuse = func(a order.Accepted) error {
+	m.refuse = func(a contract.Accepted) error {
 		if a.OrderID == 1 {
 			return err
 		}
@@ -306,7 +307,7 @@ const secondIDs = 1_000_000
 func (m *fakeStreams) acceptIn(s *stream, n int64) {
 	id := fmt.Sprintf("%05d", n)
 	m.byID[id] = &delivery{entry: entry{
-		stream: s, id: id, order: order.Accepted{OrderID: n, VoucherID: s.voucher, UserID: n, At: ledger.EntryTime(id)},
+		stream: s, id: id, order: contract.Accepted{OrderID: n, VoucherID: s.voucher, UserID: n, At: ledger.EntryTime(id)},
 	}}
 	m.entries = append(m.entries, m.byID[id])
 }
@@ -343,7 +344,7 @@ func (m *fakeStreams) work(t *testing.T, change func(*Config), script func()) {
 }
 
 // process returns a process that reads some streams from a reader.
-func process(from streamReader, to order.AdmissionStore, change func(*Config), streams ...*stream) *Fulfiller {
+func process(from streamReader, to contract.AdmissionStore, change func(*Config), streams ...*stream) *Fulfiller {
 	c := Config{Store: to, Log: slog.New(slog.DiscardHandler), Name: "w"}
 	if change != nil {
 		change(&c)
@@ -357,7 +358,7 @@ func process(from streamReader, to order.AdmissionStore, change func(*Config), s
 }
 
 // run starts a process with one worker. It ends when end is called.
-func (m *fakeStreams) run(ctx context.Context, from streamReader, to order.AdmissionStore, change func(*Config), streams ...*stream) (end func()) {
+func (m *fakeStreams) run(ctx context.Context, from streamReader, to contract.AdmissionStore, change func(*Config), streams ...*stream) (end func()) {
 	f := process(from, to, change, streams...)
 	m.fulfiller = f
 	ctx, cancel := context.WithCancel(ctx)
@@ -381,14 +382,14 @@ type fakeAdmissionStore struct {
 func storeOf(m *fakeStreams) fakeAdmissionStore { return fakeAdmissionStore{fakeStreams: m} }
 
 // unsupported is a store whose other methods nobody calls.
-type unsupported struct{ order.AdmissionStore }
+type unsupported struct{ contract.AdmissionStore }
 
-func (unsupported) UnclearedVouchers(context.Context, time.Time, int64, int) ([]order.AdmissionVoucher, error) {
+func (unsupported) UnclearedVouchers(context.Context, time.Time, int64, int) ([]contract.AdmissionVoucher, error) {
 	return nil, nil
 }
 
-func (unsupported) AdmissionVouchers(context.Context, time.Time) ([]order.AdmissionVoucher, error) {
-	return []order.AdmissionVoucher{{VoucherID: 1, Buckets: 1}}, nil
+func (unsupported) AdmissionVouchers(context.Context, time.Time) ([]contract.AdmissionVoucher, error) {
+	return []contract.AdmissionVoucher{{VoucherID: 1, Buckets: 1}}, nil
 }
 
 // The database is unavailable for long. It is tried again every one to two seconds, and no

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 )
 
 // Fulfiller writes accepted orders into the database while [Fulfiller.Run] runs. It is
@@ -113,7 +113,7 @@ func (f *Fulfiller) Run(ctx context.Context) {
 
 // Watch reads a voucher's streams from now on. Without it, reading begins when the gate wakes a stream, or when the
 // next discovery finds that it has entries. A stream that Redis does not have yet is skipped.
-func (f *Fulfiller) Watch(ctx context.Context, v order.AdmissionVoucher) error {
+func (f *Fulfiller) Watch(ctx context.Context, v contract.AdmissionVoucher) error {
 	var failed error
 	for bucket := range v.Buckets { // a stream that fails does not affect the others
 		failed = cmp.Or(failed, f.watchStream(ctx, f.stream(streamID{v.VoucherID, bucket})))
@@ -123,7 +123,7 @@ func (f *Fulfiller) Watch(ctx context.Context, v order.AdmissionVoucher) error {
 
 // Watched lists the vouchers that may have accepted orders which are not in the database yet. It reports false while the
 // vouchers of earlier times have not been looked through since the start.
-func (f *Fulfiller) Watched() (vouchers []order.AdmissionVoucher, complete bool) {
+func (f *Fulfiller) Watched() (vouchers []contract.AdmissionVoucher, complete bool) {
 	complete = f.listed.Load()
 	buckets := map[int64]int{}
 	f.mu.Lock()
@@ -132,7 +132,7 @@ func (f *Fulfiller) Watched() (vouchers []order.AdmissionVoucher, complete bool)
 	}
 	f.mu.Unlock()
 	for id, n := range buckets {
-		vouchers = append(vouchers, order.AdmissionVoucher{VoucherID: id, Buckets: n})
+		vouchers = append(vouchers, contract.AdmissionVoucher{VoucherID: id, Buckets: n})
 	}
 	return vouchers, complete
 }

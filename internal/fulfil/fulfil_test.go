@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -53,7 +54,7 @@ func processesShareVouchers(t *testing.T, s *env) {
 		})
 		stops = append(stops, stop)
 		if n == 0 {
-			s.must(f.Watch(t.Context(), order.AdmissionVoucher{VoucherID: 1, Buckets: 1}))
+			s.must(f.Watch(t.Context(), contract.AdmissionVoucher{VoucherID: 1, Buckets: 1}))
 		}
 	}
 	var accepted int64
@@ -116,22 +117,22 @@ func brokenStream(t *testing.T, s *env) {
 
 // listingStore is a store with a fixed list of vouchers.
 type listingStore struct {
-	order.AdmissionStore
-	now, ever []order.AdmissionVoucher
+	contract.AdmissionStore
+	now, ever []contract.AdmissionVoucher
 }
 
-func singleBucket(ids ...int64) (vouchers []order.AdmissionVoucher) {
+func singleBucket(ids ...int64) (vouchers []contract.AdmissionVoucher) {
 	for _, id := range ids {
-		vouchers = append(vouchers, order.AdmissionVoucher{VoucherID: id, Buckets: 1})
+		vouchers = append(vouchers, contract.AdmissionVoucher{VoucherID: id, Buckets: 1})
 	}
 	return vouchers
 }
 
-func (l *listingStore) AdmissionVouchers(context.Context, time.Time) ([]order.AdmissionVoucher, error) {
+func (l *listingStore) AdmissionVouchers(context.Context, time.Time) ([]contract.AdmissionVoucher, error) {
 	return l.now, nil
 }
 
-func (l *listingStore) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ int) ([]order.AdmissionVoucher, error) {
+func (l *listingStore) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ int) ([]contract.AdmissionVoucher, error) {
 	if after > 0 {
 		return nil, nil
 	}
@@ -164,7 +165,7 @@ func deliveredTwice(t *testing.T, s *env) {
 // The pending entries of a dead consumer are claimed, in all buckets, and the consumer is removed.
 func deadConsumersEntries(t *testing.T, s *env) {
 	s.acceptEach(1, 40)
-	streams := streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets})
+	streams := streamsOf(s.prefix, contract.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets})
 	for _, st := range streams {
 		s.pendingAt(st, "dead", 30, 1)
 	}
@@ -213,7 +214,7 @@ func removedStreamIsNotRecreated(t *testing.T, s *env) {
 	recreated := int64(0)
 	for range 20 {
 		s.must(s.client.Unlink(t.Context(), s.keys(1).Meta, s.keys(1).Orders).Err())
-		s.must(f.Watch(t.Context(), order.AdmissionVoucher{VoucherID: 1, Buckets: 1}))
+		s.must(f.Watch(t.Context(), contract.AdmissionVoucher{VoucherID: 1, Buckets: 1}))
 		s.sleep(20 * time.Millisecond) // several reads and discoveries
 		recreated += s.client.Exists(t.Context(), s.keys(1).Orders).Val()
 	}
@@ -233,7 +234,7 @@ func gracefulStop(t *testing.T, s *env) {
 	began, proceed := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	slow := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-	slow.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	slow.persist = func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 		once.Do(func() { close(began) })
 		<-proceed
 		return slow.AdmissionStore.Persist(ctx, batch)
@@ -269,7 +270,7 @@ func TestStopDuringAnOutage(t *testing.T) {
 		s.accept(1, 10)
 		_, stop := s.run(func(c *Config) {
 			c.FinishTimeout = 100 * time.Millisecond
-			c.Store = &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(ctx context.Context, _ []order.Accepted) ([]order.Status, error) {
+			c.Store = &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(ctx context.Context, _ []contract.Accepted) ([]order.Status, error) {
 				<-ctx.Done() // it hangs
 				return nil, order.ErrUnavailable
 			}}
@@ -334,7 +335,7 @@ func TestPausedPastTheClaim(t *testing.T) {
 				store := s.db.AdmissionStore()
 				s.run(func(c *Config) {
 					c.Name, c.Workers, c.ClaimIdle = "paused", 1, time.Hour
-					c.Store = &fakeStore{AdmissionStore: store, persist: func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+					c.Store = &fakeStore{AdmissionStore: store, persist: func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 						begun <- len(batch)
 						<-resumed
 						statuses, err := store.Persist(ctx, batch)
@@ -347,7 +348,7 @@ func TestPausedPastTheClaim(t *testing.T) {
 				}
 				_, stop := s.run(func(c *Config) {
 					c.ClaimIdle = 50 * time.Millisecond
-					c.Store = &fakeStore{AdmissionStore: store, persist: func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+					c.Store = &fakeStore{AdmissionStore: store, persist: func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 						if others != nil {
 							return nil, others
 						}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/database"
 	"seckill/internal/order"
@@ -51,7 +52,7 @@ type env struct {
 	stock    int64
 
 	mu       sync.Mutex
-	accepted map[int64]order.Accepted
+	accepted map[int64]contract.Accepted
 	ids      atomic.Int64
 	seqs     map[int]int64 // by bucket, if there are several
 }
@@ -130,7 +131,7 @@ func openEnv(t testing.TB, client redis.UniversalClient, where testkit.Database,
 	t.Helper()
 	s := &env{
 		t: t, sleep: simulate.Sleep, client: client, db: openDB(t, where), prefix: testkit.KeyPrefix(t),
-		buckets: cmp.Or(of.buckets, 1), stock: cmp.Or(of.stock, 1000), accepted: map[int64]order.Accepted{}, seqs: map[int]int64{},
+		buckets: cmp.Or(of.buckets, 1), stock: cmp.Or(of.stock, 1000), accepted: map[int64]contract.Accepted{}, seqs: map[int]int64{},
 	}
 	for n := range cmp.Or(of.vouchers, 1) {
 		s.open(int64(n+1), time.Now().Add(time.Hour))
@@ -181,9 +182,9 @@ func (s *env) until(what string, condition func() bool) {
 }
 
 // accept accepts orders of n new users of a voucher in one call of the gate's script.
-func (s *env) accept(voucherID int64, n int) []order.Accepted {
+func (s *env) accept(voucherID int64, n int) []contract.Accepted {
 	s.t.Helper()
-	all := make([]order.Accepted, n)
+	all := make([]contract.Accepted, n)
 	call := ledger.NewBatch(n)
 	call.Keys, call.MaxPending, call.PerEntry = s.keys(voucherID), 1<<40, cmp.Or(s.perEntry, 7)
 	call.Known.Epoch, call.Expiry = 2, time.Now().Add(time.Hour).UnixMilli()
@@ -205,7 +206,7 @@ func (s *env) accept(voucherID int64, n int) []order.Accepted {
 
 // acceptEach accepts n orders, each in an entry of its own and in the bucket of its user, also those that the gate would
 // refuse.
-func (s *env) acceptEach(voucherID int64, n int) (all []order.Accepted) {
+func (s *env) acceptEach(voucherID int64, n int) (all []contract.Accepted) {
 	s.t.Helper()
 	for range n {
 		a := accept(voucherID, s.ids.Add(1))
@@ -220,15 +221,15 @@ func (s *env) acceptEach(voucherID int64, n int) (all []order.Accepted) {
 	return all
 }
 
-func accept(voucherID, n int64) order.Accepted {
-	a := order.Accepted{OrderID: 1000 + n, VoucherID: voucherID, UserID: n, At: time.Now(), Epoch: 2, Seq: n}
+func accept(voucherID, n int64) contract.Accepted {
+	a := contract.Accepted{OrderID: 1000 + n, VoucherID: voucherID, UserID: n, At: time.Now(), Epoch: 2, Seq: n}
 	if n%2 == 0 { // some clients send an idempotency key
 		a.Key = order.KeyHash(-n)
 	}
 	return a
 }
 
-func (s *env) admit(a order.Accepted) error {
+func (s *env) admit(a contract.Accepted) error {
 	keys, ctx := s.keysOf(a.VoucherID, a.Bucket), context.Background()
 	both := s.client.TxPipeline()
 	both.HSet(ctx, keys.Users, a.UserID, ledger.Reserved(a.OrderID, a.Key))
@@ -244,7 +245,7 @@ func (s *env) admit(a order.Accepted) error {
 	return nil
 }
 
-func fields(a order.Accepted) []any {
+func fields(a contract.Accepted) []any {
 	return []any{
 		ledger.EntryOrder, ledger.Reserved(a.OrderID, a.Key), ledger.EntryUser, a.UserID,
 		ledger.EntryEpoch, a.Epoch, ledger.EntrySeq, a.Seq,
@@ -421,19 +422,19 @@ func (s *env) makeEpochStale(id int64) {
 
 // fakeStore wraps a store and replaces Persist or Reject.
 type fakeStore struct {
-	order.AdmissionStore
-	persist func(ctx context.Context, batch []order.Accepted) ([]order.Status, error)
-	reject  func(ctx context.Context, a order.Accepted) (order.Status, error)
+	contract.AdmissionStore
+	persist func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error)
+	reject  func(ctx context.Context, a contract.Accepted) (order.Status, error)
 }
 
-func (s *fakeStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (s *fakeStore) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	if s.persist == nil {
 		return s.AdmissionStore.Persist(ctx, batch)
 	}
 	return s.persist(ctx, batch)
 }
 
-func (s *fakeStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
+func (s *fakeStore) Reject(ctx context.Context, a contract.Accepted) (order.Status, error) {
 	if s.reject == nil {
 		return s.AdmissionStore.Reject(ctx, a)
 	}

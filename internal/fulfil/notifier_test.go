@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
 
 // await waits for an order with a limit that no test reaches.
-func (s *env) await(f *Fulfiller, a order.Accepted) {
+func (s *env) await(f *Fulfiller, a contract.Accepted) {
 	s.t.Helper()
 	began := time.Now()
 	err := f.Await(s.t.Context(), order.Order{ID: a.OrderID, VoucherID: a.VoucherID}, time.Minute)
@@ -97,7 +98,7 @@ func TestAwaitAfterALostConnection(t *testing.T) {
 		})
 		s.server.Stop()
 		// This is not announced.
-		_, err := s.db.AdmissionStore().Persist(t.Context(), []order.Accepted{a})
+		_, err := s.db.AdmissionStore().Persist(t.Context(), []contract.Accepted{a})
 		s.must(err)
 		s.server.Start()
 		waiting.Wait()

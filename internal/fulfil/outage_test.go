@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
@@ -74,7 +75,7 @@ func TestBadEntriesAreIsolated(t *testing.T) {
 		"a panic":                    func() error { panic(errUnknown) },
 	}, func(t *testing.T, poison func() error) {
 		m := newFakeStreams(500)
-		m.refuse = func(a order.Accepted) error {
+		m.refuse = func(a contract.Accepted) error {
 			switch a.OrderID {
 			case 77:
 				return voucher.ErrSoldOut
@@ -106,7 +107,7 @@ func TestBadEntriesAreIsolated(t *testing.T) {
 func TestBadEntryThatLooksLikeAnOutage(t *testing.T) {
 	bubbles(t, map[string]error{"unavailable": order.ErrUnavailable, "no voucher": errVoucherMissing}, func(t *testing.T, failure error) {
 		m := newFakeStreams(300)
-		m.refuse = func(a order.Accepted) error {
+		m.refuse = func(a contract.Accepted) error {
 			if a.OrderID == 1 || a.OrderID == 200 {
 				return failure
 			}
@@ -193,7 +194,7 @@ func TestOutageEndsWithARejection(t *testing.T) {
 			if err := m.fulfiller.Check(t.Context()); err == nil || since.Load() == nil || since.Load().IsZero() {
 				t.Errorf("during the outage: %v, since %v", err, since.Load())
 			}
-			m.set(func() { m.dbErr, m.refuse = nil, func(order.Accepted) error { return final } })
+			m.set(func() { m.dbErr, m.refuse = nil, func(contract.Accepted) error { return final } })
 			persisted, rejected := m.after(5 * time.Second)
 			if persisted != 0 || len(rejected) != 3 {
 				t.Errorf("%d persisted, rejected %v", persisted, rejected)
@@ -231,7 +232,7 @@ func TestWriteThatHangs(t *testing.T) {
 func TestRejectionIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(20)
-		m.refuse = func(a order.Accepted) error {
+		m.refuse = func(a contract.Accepted) error {
 			if a.OrderID == 7 {
 				m.set(func() { m.dbErr = order.ErrUnavailable }) // from now on
 				return voucher.ErrSoldOut
@@ -275,8 +276,8 @@ type slowStore struct {
 	lasts time.Duration
 }
 
-func (s slowStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
-	if slices.ContainsFunc(batch, func(a order.Accepted) bool { return a.OrderID == 1 }) {
+func (s slowStore) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
+	if slices.ContainsFunc(batch, func(a contract.Accepted) bool { return a.OrderID == 1 }) {
 		if !sleep(ctx, s.lasts) {
 			return nil, ctx.Err()
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -222,7 +223,7 @@ var (
 
 // write runs one transaction. A panic counts as an error of this batch, so that it does
 // not end the other workers.
-func (w *worker) write(ctx context.Context, orders []order.Accepted) (statuses []order.Status, err error) {
+func (w *worker) write(ctx context.Context, orders []contract.Accepted) (statuses []order.Status, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			statuses, err = nil, fmt.Errorf("%w: %v", errPanic, p)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -112,7 +113,7 @@ func (s *refusingEnv) acceptedOf(id, confirmed int64) {
 // errorCounter is a store that counts the server's errors by number, and the orders that it wrote, by voucher. That the
 // server does not have a voucher has the number 0.
 type errorCounter struct {
-	order.AdmissionStore
+	contract.AdmissionStore
 	mu      sync.Mutex
 	count   map[uint16]int
 	written map[int64]int
@@ -124,7 +125,7 @@ func (n *errorCounter) seen(number uint16, voucherID int64) (errs, written int) 
 	return n.count[number], n.written[voucherID]
 }
 
-func (n *errorCounter) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (n *errorCounter) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	statuses, err := n.AdmissionStore.Persist(ctx, batch)
 	n.mu.Lock()
 	defer n.mu.Unlock()

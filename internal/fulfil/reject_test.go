@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -26,10 +27,10 @@ func (s *env) add(values ...any) {
 // entries are persisted.
 func malformedEntries(t *testing.T, s *env) {
 	confirmed := s.accept(1, 5)[0]
-	malformed := []order.Accepted{
-		s.replaceEntry(0, func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} }),
-		s.replaceEntry(0, func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, "x"} }),
-		s.replaceEntry(0, func(a order.Accepted) []any {
+	malformed := []contract.Accepted{
+		s.replaceEntry(0, func(a contract.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} }),
+		s.replaceEntry(0, func(a contract.Accepted) []any { return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, "x"} }),
+		s.replaceEntry(0, func(a contract.Accepted) []any {
 			return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, "two"}
 		}),
 	}
@@ -39,7 +40,7 @@ func malformedEntries(t *testing.T, s *env) {
 	s.add(ledger.EntryUser, 777, ledger.EntryEpoch, 2)
 	s.add(ledger.EntryOrder, 777)
 	// This one is complete, without the optional fields.
-	s.replaceEntry(0, func(a order.Accepted) []any {
+	s.replaceEntry(0, func(a contract.Accepted) []any {
 		return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, a.OrderID, ledger.EntryEpoch, 2}
 	})
 	s.accept(1, 5)
@@ -83,7 +84,7 @@ func refusedOrders(t *testing.T, s *env) {
 // orders beside it are persisted.
 func epochStillToCome(t *testing.T, s *env) {
 	s.accept(1, 5)
-	s.replaceEntry(0, func(a order.Accepted) []any {
+	s.replaceEntry(0, func(a contract.Accepted) []any {
 		return []any{ledger.EntryUser, a.UserID, ledger.EntryOrder, ledger.Reserved(a.OrderID, a.Key), ledger.EntryEpoch, 6, ledger.EntrySeq, 9}
 	})
 	s.accept(1, 5)
@@ -176,7 +177,7 @@ func TestOneOfSeveralOrdersFails(t *testing.T) {
 				bad := s.accept(1, 20)[7].OrderID
 				failing := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
 				failed := 0
-				failing.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+				failing.persist = func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 					for _, a := range batch {
 						if a.OrderID != bad || failed >= test.lasts {
 							continue
@@ -243,7 +244,7 @@ func deadlyEntry(t *testing.T, s *env) {
 	var together, written int
 	var latest time.Time // when the latest write began, if it succeeded
 	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-	bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	bad.persist = func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 		together = max(together, len(batch))
 		if batch[0].OrderID == deadly && written == 0 {
 			return nil, order.ErrUnavailable // proves nothing until another order is written
@@ -293,11 +294,11 @@ func (s *env) crashTwo(in *redisStreams, e entry) {
 // Another process confirms the order before it can be rejected.
 func rejectionComesTooLate(t *testing.T, s *env) {
 	a := s.accept(1, 1)[0]
-	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(context.Context, []order.Accepted) ([]order.Status, error) {
+	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore(), persist: func(context.Context, []contract.Accepted) ([]order.Status, error) {
 		return nil, order.ErrStaleEpoch
 	}}
-	bad.reject = func(ctx context.Context, a order.Accepted) (order.Status, error) {
-		if _, err := bad.AdmissionStore.Persist(ctx, []order.Accepted{a}); err != nil {
+	bad.reject = func(ctx context.Context, a contract.Accepted) (order.Status, error) {
+		if _, err := bad.AdmissionStore.Persist(ctx, []contract.Accepted{a}); err != nil {
 			return "", err
 		}
 		return bad.AdmissionStore.Reject(ctx, a)
@@ -318,7 +319,7 @@ func TestDeadLetterDuringARebuild(t *testing.T) {
 	fail.NowIf(t, in.ensureGroup(t.Context(), st))
 	id := client.XAdd(t.Context(), &redis.XAddArgs{Stream: st.keys.Orders, Values: []any{"o", 1, "u", 2}}).Val()
 	client.HSet(t.Context(), st.keys.Users, 2, 1)
-	e := entry{stream: st, id: id, order: order.Accepted{OrderID: 1, UserID: 2, VoucherID: 1}}
+	e := entry{stream: st, id: id, order: contract.Accepted{OrderID: 1, UserID: 2, VoucherID: 1}}
 	for n := range 2 {
 		moved, err := in.deadLetter(t.Context(), e, true, SoldOut, "")
 		if err != nil || moved != (n == 0) {

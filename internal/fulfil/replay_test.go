@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
@@ -20,7 +21,7 @@ type firstFails struct {
 	err error
 }
 
-func (s firstFails) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (s firstFails) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	for _, a := range batch {
 		if a.VoucherID == s.stream.voucher {
 			return nil, s.err

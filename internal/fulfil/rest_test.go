@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
@@ -29,11 +29,11 @@ func (c *countCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 
 // manyVouchers is a store whose database lists more vouchers than it has.
 type manyVouchers struct {
-	order.AdmissionStore
-	vouchers []order.AdmissionVoucher
+	contract.AdmissionStore
+	vouchers []contract.AdmissionVoucher
 }
 
-func (s manyVouchers) AdmissionVouchers(context.Context, time.Time) ([]order.AdmissionVoucher, error) {
+func (s manyVouchers) AdmissionVouchers(context.Context, time.Time) ([]contract.AdmissionVoucher, error) {
 	return s.vouchers, nil
 }
 
@@ -41,9 +41,9 @@ func (s manyVouchers) AdmissionVouchers(context.Context, time.Time) ([]order.Adm
 func idleEnv(t *testing.T, s *env, vouchers int) (f *Fulfiller, count *countCommands) {
 	count = &countCommands{}
 	s.client.AddHook(count)
-	all := make([]order.AdmissionVoucher, vouchers)
+	all := make([]contract.AdmissionVoucher, vouchers)
 	for i := range all {
-		all[i] = order.AdmissionVoucher{VoucherID: int64(i + 1), Buckets: 1}
+		all[i] = contract.AdmissionVoucher{VoucherID: int64(i + 1), Buckets: 1}
 	}
 	f, _ = s.run(func(c *Config) {
 		*c = Config{Client: c.Client, Store: manyVouchers{c.Store, all}, Orders: c.Orders, Log: c.Log, Prefix: c.Prefix, Name: "me"}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 )
@@ -19,7 +20,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 	bubbles(t, map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable}, func(t *testing.T, why error) {
 		const failing, well = 600, 20
 		m := newFakeStreams(failing + well)
-		m.refuse = func(a order.Accepted) error {
+		m.refuse = func(a contract.Accepted) error {
 			if a.OrderID > well {
 				return why
 			}
@@ -54,7 +55,7 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const buckets, each, well = 64, 20, 20
 		m := newFakeStreams(buckets*each + well)
-		m.refuse = func(a order.Accepted) error {
+		m.refuse = func(a contract.Accepted) error {
 			if a.OrderID > well {
 				return errRefused
 			}
@@ -94,7 +95,7 @@ func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const orders, oneIn = 500, 20
 		m := newFakeStreams(orders)
-		m.refuse = func(a order.Accepted) error {
+		m.refuse = func(a contract.Accepted) error {
 			if a.OrderID%oneIn != 0 {
 				return errRefused
 			}

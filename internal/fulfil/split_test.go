@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit/fail"
@@ -46,7 +47,7 @@ func splitVoucher(t *testing.T, s *env) {
 func splitVoucherRejects(t *testing.T, s *env) {
 	refused := s.acceptEach(1, 50)[7]
 	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-	bad.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	bad.persist = func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 		for _, a := range batch {
 			if a.OrderID == refused.OrderID {
 				return nil, fmt.Errorf("%w: injected by the test", order.ErrStaleEpoch)
@@ -56,8 +57,8 @@ func splitVoucherRejects(t *testing.T, s *env) {
 	}
 	// An entry of another bucket is malformed, and one of a third bucket has only its user.
 	next := func(b int) int { return (b + 1) % s.buckets }
-	malformed := s.replaceEntry(next(refused.Bucket), func(a order.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} })
-	nameless := s.replaceEntry(next(malformed.Bucket), func(a order.Accepted) []any { return []any{ledger.EntryUser, a.UserID} })
+	malformed := s.replaceEntry(next(refused.Bucket), func(a contract.Accepted) []any { return []any{ledger.EntryOrder, a.OrderID} })
+	nameless := s.replaceEntry(next(malformed.Bucket), func(a contract.Accepted) []any { return []any{ledger.EntryUser, a.UserID} })
 	s.run(func(c *Config) { c.Store, c.Workers = bad, 1 })
 	s.wantFinalState(3)
 	reasons := map[int]string{}
@@ -76,7 +77,7 @@ func splitVoucherRejects(t *testing.T, s *env) {
 }
 
 // replaceEntry accepts an order in a bucket of voucher 1, the last of its stream, and replaces its entry.
-func (s *env) replaceEntry(bucket int, entry func(a order.Accepted) []any) order.Accepted {
+func (s *env) replaceEntry(bucket int, entry func(a contract.Accepted) []any) contract.Accepted {
 	s.t.Helper()
 	a := s.acceptEach(1, 1)[0]
 	for a.Bucket != bucket {
@@ -97,7 +98,7 @@ func batchOfManyStreams(t *testing.T, s *env) {
 	s.acceptEach(1, orders)
 	most, batches := int64(0), 0
 	counting := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
-	counting.persist = func(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+	counting.persist = func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 		// The first read takes as much of each stream as if it were the only one.
 		if entries, held := s.inFlight(); entries <= orders-8*size && entries > 100 {
 			most = max(most, held)
@@ -118,7 +119,7 @@ func acknowledgeInSeveralStreams(t *testing.T, s *env) {
 	s.acceptEach(1, 30)
 	in := newRedisStreams(s.client)
 	var parts [][]entry
-	for b, st := range streamsOf(s.prefix, order.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
+	for b, st := range streamsOf(s.prefix, contract.AdmissionVoucher{VoucherID: 1, Buckets: s.buckets}) {
 		s.must(in.ensureGroup(t.Context(), st))
 		part, err := in.readNew(t.Context(), "me-1", []*stream{st}, 100, time.Second, nil)
 		s.must(err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 )
 
 // streamReader is what the workers need of Redis.
@@ -57,7 +57,7 @@ type streamReader interface {
 	endAttempt(ctx context.Context, e entry, process string) error
 	// findReservation completes the order of a malformed entry from the voucher's
 	// reservations. It reports whether it found the reservation.
-	findReservation(ctx context.Context, e entry) (order.Accepted, bool, error)
+	findReservation(ctx context.Context, e entry) (contract.Accepted, bool, error)
 
 	// epochs returns the epochs of the streams' buckets; a bucket that Redis does not have is missing.
 	epochs(ctx context.Context, streams []*stream) (map[*stream]int64, error)

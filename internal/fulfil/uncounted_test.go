@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
@@ -121,7 +122,7 @@ func TestProcessesThatAreKilledTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		var running sync.WaitGroup
-		start := func(name string, processes int, store order.AdmissionStore) (kill func()) {
+		start := func(name string, processes int, store contract.AdmissionStore) (kill func()) {
 			killed, kill := context.WithCancel(t.Context())
 			for n := range processes {
 				end := m.start(killed, fmt.Sprintf("%s-%d", name, n), store)
@@ -184,7 +185,7 @@ func TestWhoseAttemptsAreDeadly(t *testing.T) {
 }
 
 // start starts a process that can be killed. end waits for its end after that.
-func (m *fakeStreams) start(killed context.Context, name string, store order.AdmissionStore) (end func()) {
+func (m *fakeStreams) start(killed context.Context, name string, store contract.AdmissionStore) (end func()) {
 	return m.run(killed, mortalStreams{m, killed}, store, func(c *Config) { c.Name = name }, m.stream)
 }
 
@@ -194,7 +195,7 @@ func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
 		m.entries[0].consumer, m.entries[0].deliveries = "gone-1", 100
-		process := func(name string, store order.AdmissionStore, until func() bool) {
+		process := func(name string, store contract.AdmissionStore, until func() bool) {
 			killed, kill := context.WithCancel(t.Context())
 			end := m.start(killed, name, store)
 			for began := time.Now(); !until() && time.Since(began) < 15*time.Minute; simulate.Sleep(100 * time.Millisecond) {
@@ -251,7 +252,7 @@ type onceStore struct {
 	t *testing.T
 }
 
-func (s onceStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+func (s onceStore) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	seen := map[int64]bool{}
 	for _, a := range batch {
 		if seen[a.OrderID] {

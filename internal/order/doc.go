@@ -8,7 +8,7 @@
 //	           The voucher's policy can reorder these steps or leave some out, so that a workshop
 //	           can watch what goes wrong.
 //	admission  [Gate.Admit] decides, in one place for all processes. A worker persists what the gate
-//	           accepted through the [AdmissionStore]. Until then the order is [Pending]; afterwards
+//	           accepted, through a store of package contract. Until then the order is [Pending]; afterwards
 //	           it is [Confirmed] or, for a reason that only the database knew, [Rejected].
 //
 // # An order's life
@@ -23,11 +23,10 @@
 // Money that arrives for an order that is cancelled or expired takes a voucher again, if there is one
 // and the user has no other order. Otherwise it is refunded. Under the locked flow one transaction decides
 // that. Under the admission flow the gate has the stock: the money is [LateUndecided] until the gate has
-// reserved a voucher and a worker has written it, or the money goes back ([LateStore]). No money is dropped:
+// reserved a voucher and a worker has written it, or the money goes back (LateStore, in package contract). No money is dropped:
 // what belongs to no order is kept.
 //
-// The package knows neither gorm, Redis nor gin. [Store], [LifeStore], [AdmissionStore], [LateStore], [Gate],
-// [PaymentProvider], [IDs] and [Lockers] are the interfaces that it needs of them.
+// The package knows neither gorm, Redis nor gin. [Store], [LifeStore], [Gate], [PaymentProvider], [IDs] and [Lockers] are the interfaces that it needs of them.
 //
 // To copy the locked flow, take locked.go and leave faults.go behind: that file lets the laboratory
 // fail an order at named points, by wrapping the store and the lock, and the flow does not refer to

@@ -90,7 +90,7 @@ type LifeStore interface {
 	//
 	//	unpaid order, right amount     Paid
 	//	cancelled or expired order     Paid, if in the same transaction a voucher is left and the user has
-	//	                               no other order; under the admission flow [LateUndecided], see [LateStore].
+	//	                               no other order; under the admission flow [LateUndecided], see LateStore in package contract.
 	//	                               Once money of the order was refused for that, further money is too
 	//	another amount, another state  the money is to be refunded
 	//	no such order                  the money is kept and counted

@@ -61,7 +61,7 @@ type Audit struct {
 	// Orders counts the live orders, DistinctUsers the users who placed them.
 	Orders, DistinctUsers int64
 	Pending               int64
-	// Returned is what orders have given back since the gate was opened, see [EpochState].
+	// Returned is what orders have given back since the gate was opened, see EpochState in package contract.
 	Returned int64
 	// Gate is what the gate holds; nil under the locked flow. The gate and the database cannot be
 	// read at the same moment: an order that is persisted between the two reads is counted twice or

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
@@ -41,7 +42,7 @@ type DeadLetter struct {
 }
 
 // deadLetters lists the dead letters of a voucher. There are count of them.
-func (r *Reconciler) deadLetters(ctx context.Context, v order.AdmissionVoucher, count int64) (*DeadLetters, error) {
+func (r *Reconciler) deadLetters(ctx context.Context, v contract.AdmissionVoucher, count int64) (*DeadLetters, error) {
 	all := &DeadLetters{Letters: []DeadLetter{}}
 	var err error
 	if all.Rejected, err = r.Orders.Rejected(ctx, v.VoucherID); err != nil {

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"slices"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 )
 
@@ -10,7 +11,7 @@ import (
 type Reading struct {
 	voucherID     int64
 	before, after buckets
-	database      order.EpochState
+	database      contract.EpochState
 	// audit is the count of the orders in the database; nil if they were not counted.
 	audit *order.Audit
 	// unacknowledged counts the entries in the streams that are confirmed already. They are

@@ -4,15 +4,16 @@ import (
 	"strings"
 	"testing"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 )
 
 func TestReadings(t *testing.T) {
-	open := order.EpochState{Epoch: 2, Seq: []int64{40}, Stock: 60}
+	open := contract.EpochState{Epoch: 2, Seq: []int64{40}, Stock: 60}
 	in := func(seq, stock, pending int64) buckets {
 		return buckets{{epoch: 2, seq: seq, stock: stock, pending: pending}}
 	}
-	halves := order.EpochState{Epoch: 2, Seq: []int64{20, 20}, Stock: 60}
+	halves := contract.EpochState{Epoch: 2, Seq: []int64{20, 20}, Stock: 60}
 	part := func(seq, stock, lent int64) bucket {
 		return bucket{epoch: 2, seq: seq, stock: stock, lent: lent}
 	}
@@ -22,7 +23,7 @@ func TestReadings(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
 		before, after  buckets
-		database       order.EpochState
+		database       contract.EpochState
 		audit          *order.Audit
 		unacknowledged int64
 		state          State
@@ -42,14 +43,14 @@ func TestReadings(t *testing.T) {
 		{name: "Redis is behind", before: in(39, 60, 0), after: in(39, 60, 0), database: open, state: AtRest},
 		{name: "Redis is empty", before: buckets{missing}, after: buckets{missing}, database: open, state: Closed, balanced: true},
 		{name: "the database is an epoch behind", before: buckets{{epoch: 4, seq: 40, stock: 60}}, after: buckets{{epoch: 4, seq: 40, stock: 60}}, database: open, state: Closed},
-		{name: "closed in the database", before: in(40, 99, 0), after: in(40, 99, 0), database: order.EpochState{Epoch: 3, Seq: []int64{0}, Stock: 60}, state: Closed, balanced: true},
+		{name: "closed in the database", before: in(40, 99, 0), after: in(40, 99, 0), database: contract.EpochState{Epoch: 3, Seq: []int64{0}, Stock: 60}, state: Closed, balanced: true},
 		{name: "opened meanwhile", before: buckets{{epoch: 1, stock: -1}}, after: in(40, 60, 0), database: open, state: Closed, balanced: true},
-		{name: "forgotten", before: in(40, 60, 0), after: buckets{missing}, database: order.EpochState{Epoch: 3, Seq: []int64{40}, Stock: 60, Forgotten: true},
+		{name: "forgotten", before: in(40, 60, 0), after: buckets{missing}, database: contract.EpochState{Epoch: 3, Seq: []int64{40}, Stock: 60, Forgotten: true},
 			audit: right, state: Forgotten, balanced: true},
 		{name: "forgotten, and an order without stock", before: buckets{missing}, after: buckets{missing},
-			database: order.EpochState{Epoch: 3, Seq: []int64{40}, Stock: 60, Forgotten: true},
+			database: contract.EpochState{Epoch: 3, Seq: []int64{40}, Stock: 60, Forgotten: true},
 			audit:    &order.Audit{InitialStock: 100, Stock: 60, Orders: 41, DistinctUsers: 41}, state: Forgotten},
-		{name: "new", before: buckets{missing}, after: buckets{missing}, database: order.EpochState{Epoch: 1, Seq: []int64{0}, Stock: 60}, state: NeverOpened, balanced: true},
+		{name: "new", before: buckets{missing}, after: buckets{missing}, database: contract.EpochState{Epoch: 1, Seq: []int64{0}, Stock: 60}, state: NeverOpened, balanced: true},
 		{name: "an order without stock", before: in(40, 60, 0), after: in(40, 60, 0), database: open,
 			audit: &order.Audit{InitialStock: 100, Stock: 60, Orders: 41, DistinctUsers: 41}, state: AtRest},
 		{name: "two orders of one user", before: in(40, 60, 0), after: in(40, 60, 0), database: open,
@@ -62,7 +63,7 @@ func TestReadings(t *testing.T) {
 			database: halves, state: Moving, balanced: true},
 		{name: "split, stock that is not there", before: buckets{part(21, 23, 7), part(21, 40, -7)}, after: buckets{part(21, 23, 7), part(21, 40, -7)},
 			database: halves, state: AtRest, drift: -3},
-		{name: "split, one bucket is behind", before: drawn, after: drawn, database: order.EpochState{Epoch: 2, Seq: []int64{20, 22}, Stock: 60}, state: AtRest},
+		{name: "split, one bucket is behind", before: drawn, after: drawn, database: contract.EpochState{Epoch: 2, Seq: []int64{20, 22}, Stock: 60}, state: AtRest},
 		{name: "split, one bucket is empty", before: buckets{part(20, 30, 0), missing}, after: buckets{part(20, 30, 0), missing},
 			database: halves, state: Closed, balanced: true},
 		{name: "split, one bucket is not open yet", before: buckets{part(20, 30, 0), {epoch: 1, seq: 20, stock: 9}}, after: buckets{part(20, 30, 0), {epoch: 1, seq: 20, stock: 9}},

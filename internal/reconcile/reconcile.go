@@ -8,18 +8,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 )
 
 // Vouchers is the part of the database that knows the vouchers; [database.AdmissionStore] has it.
 type Vouchers interface {
-	EpochState(ctx context.Context, voucherID int64) (order.EpochState, error)
+	EpochState(ctx context.Context, voucherID int64) (contract.EpochState, error)
 	// AdmissionVouchers lists the vouchers whose sale ends after a time and which are not
 	// forgotten.
-	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]order.AdmissionVoucher, error)
+	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]contract.AdmissionVoucher, error)
 	// AllAdmissionVouchers lists every voucher that was ever sold by admission.
-	AllAdmissionVouchers(ctx context.Context) ([]order.AdmissionVoucher, error)
+	AllAdmissionVouchers(ctx context.Context) ([]contract.AdmissionVoucher, error)
 }
 
 // Orders is the part of the database that knows the orders; [database.Orders] has it.
@@ -57,7 +58,7 @@ func New(c Config) *Reconciler {
 
 // List lists the vouchers that were ever sold by admission, or only the given one if voucherID
 // is not 0. The error is [voucher.ErrNotFound] where there is no such voucher.
-func (r *Reconciler) List(ctx context.Context, voucherID int64) ([]order.AdmissionVoucher, error) {
+func (r *Reconciler) List(ctx context.Context, voucherID int64) ([]contract.AdmissionVoucher, error) {
 	if voucherID == 0 {
 		return r.Vouchers.AllAdmissionVouchers(ctx)
 	}
@@ -65,16 +66,16 @@ func (r *Reconciler) List(ctx context.Context, voucherID int64) ([]order.Admissi
 	if err != nil {
 		return nil, err
 	}
-	return []order.AdmissionVoucher{{VoucherID: voucherID, Buckets: len(st.Seq)}}, nil
+	return []contract.AdmissionVoucher{{VoucherID: voucherID, Buckets: len(st.Seq)}}, nil
 }
 
 // Read reads a voucher once and counts its orders.
-func (r *Reconciler) Read(ctx context.Context, v order.AdmissionVoucher) (Reading, error) {
+func (r *Reconciler) Read(ctx context.Context, v contract.AdmissionVoucher) (Reading, error) {
 	return r.read(ctx, v, always)
 }
 
 // Balances reads a voucher once and reports whether it balances.
-func (r *Reconciler) Balances(ctx context.Context, v order.AdmissionVoucher) (bool, error) {
+func (r *Reconciler) Balances(ctx context.Context, v contract.AdmissionVoucher) (bool, error) {
 	reading, err := r.Read(ctx, v)
 	return err == nil && reading.Balanced(), err
 }
@@ -93,14 +94,14 @@ func always(int64, buckets) bool { return true }
 
 // Check reads vouchers and counts their orders. It reads a voucher that does not balance again
 // until the imbalance persists.
-func (r *Reconciler) Check(ctx context.Context, vouchers []order.AdmissionVoucher) []Finding {
+func (r *Reconciler) Check(ctx context.Context, vouchers []contract.AdmissionVoucher) []Finding {
 	return r.check(ctx, vouchers, always)
 }
 
 // maxReadings is how often a voucher is read that does not balance.
 const maxReadings = 10
 
-func (r *Reconciler) check(ctx context.Context, vouchers []order.AdmissionVoucher, count countOrders) []Finding {
+func (r *Reconciler) check(ctx context.Context, vouchers []contract.AdmissionVoucher, count countOrders) []Finding {
 	found := make([]Finding, len(vouchers))
 	unbalanced := make([]int, 0, len(vouchers))
 	for i, v := range vouchers {
@@ -129,14 +130,14 @@ func (r *Reconciler) check(ctx context.Context, vouchers []order.AdmissionVouche
 	return found
 }
 
-func (r *Reconciler) find(ctx context.Context, v order.AdmissionVoucher, count countOrders) Finding {
+func (r *Reconciler) find(ctx context.Context, v contract.AdmissionVoucher, count countOrders) Finding {
 	reading, err := r.read(ctx, v, count)
 	reading.voucherID = v.VoucherID
 	return Finding{reading, err}
 }
 
 // read reads Redis, the database, and Redis again.
-func (r *Reconciler) read(ctx context.Context, v order.AdmissionVoucher, count countOrders) (l Reading, err error) {
+func (r *Reconciler) read(ctx context.Context, v contract.AdmissionVoucher, count countOrders) (l Reading, err error) {
 	id := v.VoucherID
 	if l.before, err = r.buckets(ctx, v); err != nil {
 		return l, err
@@ -161,7 +162,7 @@ func (r *Reconciler) read(ctx context.Context, v order.AdmissionVoucher, count c
 }
 
 // buckets reads the buckets of a voucher one after the other.
-func (r *Reconciler) buckets(ctx context.Context, v order.AdmissionVoucher) (buckets, error) {
+func (r *Reconciler) buckets(ctx context.Context, v contract.AdmissionVoucher) (buckets, error) {
 	all := make(buckets, v.Buckets)
 	for b := range all {
 		s := r.ledger.State(ctx, ledger.KeysOf(r.Prefix, v.VoucherID, b))
@@ -178,7 +179,7 @@ func (r *Reconciler) buckets(ctx context.Context, v order.AdmissionVoucher) (buc
 const maxUnacknowledged = 2000
 
 // unacknowledged counts the orders of the streams that the database has confirmed.
-func (r *Reconciler) unacknowledged(ctx context.Context, v order.AdmissionVoucher) (n int64, err error) {
+func (r *Reconciler) unacknowledged(ctx context.Context, v contract.AdmissionVoucher) (n int64, err error) {
 	for b := range v.Buckets {
 		stream := ledger.KeysOf(r.Prefix, v.VoucherID, b).Orders
 		entries, err := r.Client.XRangeN(ctx, stream, "-", "+", maxUnacknowledged).Result()

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 // Report is the result for all vouchers.
@@ -76,7 +76,7 @@ type Progress struct {
 }
 
 // Report checks vouchers and returns their equations, with the dead letters if withDead is set.
-func (r *Reconciler) Report(ctx context.Context, vouchers []order.AdmissionVoucher, withDead bool) (Report, error) {
+func (r *Reconciler) Report(ctx context.Context, vouchers []contract.AdmissionVoucher, withDead bool) (Report, error) {
 	found := r.Check(ctx, vouchers)
 	report := Report{Balanced: true, Vouchers: make([]Equation, len(found))}
 	for i, f := range found {

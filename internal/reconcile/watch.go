@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 const (
@@ -122,8 +122,8 @@ func (w *Watch) Check(ctx context.Context) {
 }
 
 // due returns the vouchers whose turn it is.
-func (w *Watch) due(vouchers []order.AdmissionVoucher) []order.AdmissionVoucher {
-	slices.SortStableFunc(vouchers, func(a, b order.AdmissionVoucher) int {
+func (w *Watch) due(vouchers []contract.AdmissionVoucher) []contract.AdmissionVoucher {
+	slices.SortStableFunc(vouchers, func(a, b contract.AdmissionVoucher) int {
 		before, after := w.latest[a.VoucherID], w.latest[b.VoucherID]
 		if wrong, other := before.state == stateUnbalanced, after.state == stateUnbalanced; wrong != other {
 			if wrong {
@@ -137,7 +137,7 @@ func (w *Watch) due(vouchers []order.AdmissionVoucher) []order.AdmissionVoucher 
 }
 
 // forgetOthers drops what is known of vouchers that are not listed any more.
-func (w *Watch) forgetOthers(vouchers []order.AdmissionVoucher) {
+func (w *Watch) forgetOthers(vouchers []contract.AdmissionVoucher) {
 	listed := make(map[int64]bool, len(vouchers))
 	for _, v := range vouchers {
 		listed[v.VoucherID] = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -21,15 +22,15 @@ type store struct {
 	stock            int64
 }
 
-func (s *store) EpochState(context.Context, int64) (order.EpochState, error) {
-	return order.EpochState{Epoch: 2, Seq: []int64{4}, Stock: s.stock}, nil
+func (s *store) EpochState(context.Context, int64) (contract.EpochState, error) {
+	return contract.EpochState{Epoch: 2, Seq: []int64{4}, Stock: s.stock}, nil
 }
 
-func (s *store) AdmissionVouchers(context.Context, time.Time) ([]order.AdmissionVoucher, error) {
-	return []order.AdmissionVoucher{{VoucherID: 7, Buckets: 1, Epoch: 2}}, nil
+func (s *store) AdmissionVouchers(context.Context, time.Time) ([]contract.AdmissionVoucher, error) {
+	return []contract.AdmissionVoucher{{VoucherID: 7, Buckets: 1, Epoch: 2}}, nil
 }
 
-func (s *store) AllAdmissionVouchers(ctx context.Context) ([]order.AdmissionVoucher, error) {
+func (s *store) AllAdmissionVouchers(ctx context.Context) ([]contract.AdmissionVoucher, error) {
 	return s.AdmissionVouchers(ctx, time.Time{})
 }
 

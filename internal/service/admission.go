@@ -12,11 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/fulfil"
 	"seckill/internal/lock/redis/reentrant"
 	"seckill/internal/metrics"
-	"seckill/internal/order"
 	"seckill/internal/pairing"
 	"seckill/internal/reconcile"
 	"seckill/internal/telemetry"
@@ -133,7 +133,7 @@ const prepareTimeout = 2 * time.Second
 func (a *admissionFlow) prepare(ctx context.Context, v *voucher.Voucher) {
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
-	watched := order.AdmissionVoucher{VoucherID: v.ID, Buckets: v.Policy.BucketCount()}
+	watched := contract.AdmissionVoucher{VoucherID: v.ID, Buckets: v.Policy.BucketCount()}
 	if err := errors.Join(a.gate.Open(ctx, v), a.fulfiller.Watch(ctx, watched)); err != nil {
 		a.log.Warn("a new voucher is not ready yet", "voucher", v.ID, "error", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/database"
 	"seckill/internal/order"
 	"seckill/internal/reconcile"
@@ -55,7 +56,7 @@ func TestStockRaisedByHand(t *testing.T) {
 		}
 		reported := func(unsellable int64) {
 			t.Helper()
-			found, err := NewReconciler(s.redis, db, KeyPrefix).Report(ctx, []order.AdmissionVoucher{{VoucherID: 7, Buckets: 1}}, false)
+			found, err := NewReconciler(s.redis, db, KeyPrefix).Report(ctx, []contract.AdmissionVoucher{{VoucherID: 7, Buckets: 1}}, false)
 			fail.NowIf(t, err)
 			var table strings.Builder
 			fail.NowIf(t, found.PrintTable(&table))

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
-	"seckill/internal/order"
 	"seckill/internal/reconcile"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
@@ -91,9 +91,9 @@ func TestReconcileBuckets(t *testing.T) {
 	})
 
 	// Bucket 1 sold what it had and drew 5 of bucket 0's, and 3 are on their way from 2.
-	var sold []order.Accepted
+	var sold []contract.Accepted
 	for n := range int64(12) {
-		sold = append(sold, order.Accepted{OrderID: 100 + n, VoucherID: 7, UserID: 1 + n, Bucket: 1, Epoch: 2, Seq: 2 + n, At: time.Now()})
+		sold = append(sold, contract.Accepted{OrderID: 100 + n, VoucherID: 7, UserID: 1 + n, Bucket: 1, Epoch: 2, Seq: 2 + n, At: time.Now()})
 	}
 	_, err := s.db.AdmissionStore().Persist(t.Context(), sold)
 	s.must(err)
@@ -147,7 +147,7 @@ func TestReconcileWhileBucketsDraw(t *testing.T) {
 	}()
 	seen := map[reconcile.State]int{}
 	for n := 0; n < 100 || seen[reconcile.Moving] == 0; n++ {
-		l, err := s.rec.Read(t.Context(), order.AdmissionVoucher{VoucherID: 7, Buckets: 3})
+		l, err := s.rec.Read(t.Context(), contract.AdmissionVoucher{VoucherID: 7, Buckets: 3})
 		if err != nil || !l.Balanced() || l.State() == reconcile.Closed {
 			t.Fatalf("while stock is moved: %+v, %v", l, err)
 		}
@@ -205,7 +205,7 @@ func TestReconcileDeadLetters(t *testing.T) {
 
 	// The record is the database: it knows of what Redis has forgotten.
 	for n := range int64(3) {
-		_, err := s.db.AdmissionStore().Reject(t.Context(), order.Accepted{OrderID: 1000 + n, VoucherID: 7, UserID: n, Epoch: 2, Seq: 1, At: begun})
+		_, err := s.db.AdmissionStore().Reject(t.Context(), contract.Accepted{OrderID: 1000 + n, VoucherID: 7, UserID: n, Epoch: 2, Seq: 1, At: begun})
 		s.must(err)
 	}
 	for b := range s.keys {

@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"seckill/internal/admission"
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 // maxLinks is the largest number of links of a span: OpenTelemetry's default limit.
@@ -68,7 +68,7 @@ type transaction struct {
 	entries []trace.Span
 }
 
-func (t *Tracing) startTransaction(name string, batch []order.Accepted) transaction {
+func (t *Tracing) startTransaction(name string, batch []contract.Accepted) transaction {
 	calls := callsOf(batch)
 	links := make([]trace.Link, len(calls))
 	for i, c := range calls {
@@ -105,7 +105,7 @@ type call struct {
 
 // callsOf lists the calls that accepted the orders of a batch, in order of appearance.
 // Orders without a traceparent are left out.
-func callsOf(batch []order.Accepted) []call {
+func callsOf(batch []contract.Accepted) []call {
 	var calls []call
 	for i := range batch {
 		traceparent := batch[i].Trace

@@ -12,6 +12,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
@@ -40,9 +41,9 @@ func request(t *testing.T, tracing *telemetry.Tracing, traceparent string, decid
 }
 
 func persist(t *testing.T, tracing *telemetry.Tracing, traces ...string) {
-	batch := make([]order.Accepted, len(traces))
+	batch := make([]contract.Accepted, len(traces))
 	for i, trace := range traces {
-		batch[i] = order.Accepted{OrderID: int64(i + 1), Trace: trace}
+		batch[i] = contract.Accepted{OrderID: int64(i + 1), Trace: trace}
 	}
 	if _, err := tracing.AdmissionStore(fakeStore{}).Persist(t.Context(), batch); err != nil {
 		t.Error(err)

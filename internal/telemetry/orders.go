@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
 )
@@ -62,7 +63,7 @@ func outcomeOf(err error) (outcome string, decided bool) {
 }
 
 // AdmissionStore starts a span for each transaction that persists or rejects orders.
-func (t *Tracing) AdmissionStore(s order.AdmissionStore) order.AdmissionStore {
+func (t *Tracing) AdmissionStore(s contract.AdmissionStore) contract.AdmissionStore {
 	if t == nil {
 		return s
 	}
@@ -70,12 +71,12 @@ func (t *Tracing) AdmissionStore(s order.AdmissionStore) order.AdmissionStore {
 }
 
 type admissionStore struct {
-	order.AdmissionStore
+	contract.AdmissionStore
 	tracing *Tracing
 }
 
-// Persist implements [order.AdmissionStore].
-func (s *admissionStore) Persist(ctx context.Context, batch []order.Accepted) ([]order.Status, error) {
+// Persist implements [contract.AdmissionStore].
+func (s *admissionStore) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	tx := s.tracing.startTransaction("fulfil.persist", batch)
 	if tx.IsRecording() {
 		ids := make([]int64, len(batch))
@@ -89,9 +90,9 @@ func (s *admissionStore) Persist(ctx context.Context, batch []order.Accepted) ([
 	return statuses, err
 }
 
-// Reject implements [order.AdmissionStore].
-func (s *admissionStore) Reject(ctx context.Context, a order.Accepted) (order.Status, error) {
-	tx := s.tracing.startTransaction("fulfil.reject", []order.Accepted{a})
+// Reject implements [contract.AdmissionStore].
+func (s *admissionStore) Reject(ctx context.Context, a contract.Accepted) (order.Status, error) {
+	tx := s.tracing.startTransaction("fulfil.reject", []contract.Accepted{a})
 	tx.SetAttributes(attribute.Int64Slice("seckill.order_ids", []int64{a.OrderID}))
 	status, err := s.AdmissionStore.Reject(trace.ContextWithSpan(ctx, tx.Span), a)
 	tx.end(err)

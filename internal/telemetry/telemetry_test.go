@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"seckill/internal/admission"
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/telemetry"
 	"seckill/internal/testkit/fail"
@@ -104,15 +105,15 @@ func (g fakeGate) Admit(context.Context, *voucher.Voucher, order.Order) error { 
 
 // fakeStore is a store whose transactions end with err.
 type fakeStore struct {
-	order.AdmissionStore
+	contract.AdmissionStore
 	err error
 }
 
-func (s fakeStore) Persist(context.Context, []order.Accepted) ([]order.Status, error) {
+func (s fakeStore) Persist(context.Context, []contract.Accepted) ([]order.Status, error) {
 	return nil, s.err
 }
 
-func (s fakeStore) Reject(context.Context, order.Accepted) (order.Status, error) {
+func (s fakeStore) Reject(context.Context, contract.Accepted) (order.Status, error) {
 	return order.Rejected, s.err
 }
 
@@ -149,7 +150,7 @@ func TestSpans(t *testing.T) {
 
 	call(t.Context(), tracing, 3, nil)
 	call(t.Context(), tracing, 4, errors.New("connection lost"))
-	batch := []order.Accepted{{OrderID: 5}, {OrderID: 6}}
+	batch := []contract.Accepted{{OrderID: 5}, {OrderID: 6}}
 	broken := errors.New("broken")
 	for _, err := range []error{nil, broken} {
 		store := tracing.AdmissionStore(fakeStore{err: err})
@@ -334,7 +335,7 @@ func TestWithoutAnEndpoint(t *testing.T) {
 		t.Fatal("tracing without an endpoint")
 	}
 	gate, store, handler := &fakeGate{}, &fakeStore{}, http.NewServeMux()
-	if tracing.Gate(gate) != order.Gate(gate) || tracing.AdmissionStore(store) != order.AdmissionStore(store) ||
+	if tracing.Gate(gate) != order.Gate(gate) || tracing.AdmissionStore(store) != contract.AdmissionStore(store) ||
 		tracing.Handler(handler) != http.Handler(handler) {
 		t.Error("something was wrapped")
 	}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/database"
-	"seckill/internal/order"
 	"seckill/internal/reconcile"
 	"seckill/internal/service"
 	"seckill/internal/testkit"
@@ -66,7 +66,7 @@ func TestSplitSaleBalances(t *testing.T) {
 	rec.Pause = 10 * time.Millisecond
 	seen := map[reconcile.State]int{}
 	for selling.Err() == nil {
-		f := rec.Check(t.Context(), []order.AdmissionVoucher{{VoucherID: id, Buckets: buckets}})[0]
+		f := rec.Check(t.Context(), []contract.AdmissionVoucher{{VoucherID: id, Buckets: buckets}})[0]
 		if f.Err != nil || !f.Balanced() {
 			t.Errorf("during the sale: %+v", f)
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 )
 
@@ -44,7 +45,7 @@ const MaxNumber = 1 << 52
 // Entry is an order of an entry of Orders.
 type Entry struct {
 	// Order has no voucher and no bucket: they are not in the entry.
-	Order order.Accepted
+	Order contract.Accepted
 	// Err says that the order, or the whole entry, is malformed. Order then holds what could be read.
 	Err error
 }
@@ -52,7 +53,7 @@ type Entry struct {
 // ParseEntry reads an entry of Orders, and returns its orders by their ids. An entry that is malformed as a whole
 // counts as one order. An order without a sequence number or a trace is still an order.
 func ParseEntry(id string, fields map[string]any) []Entry {
-	common := order.Accepted{At: entryTime(id, fields)}
+	common := contract.Accepted{At: entryTime(id, fields)}
 	var epochErr error
 	common.Epoch, epochErr = positive(fields, EntryEpoch)
 	if seq, err := positive(fields, EntrySeq); err == nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed" // the script
 
-	"seckill/internal/order"
+	"seckill/internal/admission/contract"
 )
 
 //go:embed return.lua
@@ -13,7 +13,7 @@ var returnSource string
 // Return has a bucket take back the stock of orders that have given their vouchers back in the database. The
 // transfer's amount is what was added to the stock. No replica is waited for: the database knows of which returns
 // the bucket was told, and a primary that lacks one has a smaller total than that.
-func (l *Ledger) Return(ctx context.Context, keys Keys, r order.Return) (Transfer, error) {
+func (l *Ledger) Return(ctx context.Context, keys Keys, r contract.Return) (Transfer, error) {
 	args := make([]any, 0, 7+4*len(r.Orders))
 	args = append(args, "", "", 2, keys.Meta, keys.Users, r.Epoch, r.Total)
 	for _, o := range r.Orders {
