@@ -78,9 +78,9 @@ func (d *DB) start(ctx context.Context) error {
 	// Two processes that open a new SQLite file at once can collide while they switch it to its
 	// write-ahead log.
 	ping := func() error { return d.retry(ctx, func() error { return d.Ping(ctx) }) }
-	err := d.awaitConnection(ctx, ping)
+	err := d.awaitConnection(ctx, func() error { return d.checkSessions(ctx) })
 	if err == nil {
-		err = d.awaitConnection(ctx, func() error { return d.checkSessions(ctx) })
+		err = d.awaitConnection(ctx, ping)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,13 +15,14 @@ import (
 var ErrUnsuitable = errors.New("database: the server does not suit")
 
 // checkSessions reads back what each pool sets in its sessions. A proxy that shares the server's connections among its
-// clients may keep nothing of it. What is answered then may never be committed.
+// clients may keep nothing of it. What is answered then may never be committed. It has one connection at a time and keeps
+// none: a server that has only a few left is enough for a start.
 func (d *DB) checkSessions(ctx context.Context) error {
 	if d.galera == nil {
 		return nil // SQLite has no sessions
 	}
 	for name, pool := range d.Pools() {
-		variables, err := variablesOf(ctx, pool)
+		variables, err := variablesOfNew(ctx, pool)
 		if err != nil {
 			return err
 		}
@@ -44,8 +46,24 @@ func (d *DB) checkServer(ctx context.Context) error {
 	return serverSuits(variables)
 }
 
+// variablesOfNew is variablesOf a connection that is closed afterwards.
+func variablesOfNew(ctx context.Context, pool *sql.DB) (map[string]string, error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, translate(ctx, err)
+	}
+	defer conn.Close()
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }() // so that the pool does not keep it
+	return variablesOf(ctx, conn)
+}
+
+// queryer is a pool or one of its connections.
+type queryer interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // variablesOf reads the variables of a session that the checks ask for, by name. A server has not all of them.
-func variablesOf(ctx context.Context, pool *sql.DB) (map[string]string, error) {
+func variablesOf(ctx context.Context, pool queryer) (map[string]string, error) {
 	const query = `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'completion_type', 'sql_safe_updates', 'sql_select_limit',
 		'unique_checks', 'time_zone', 'tx_isolation', 'transaction_isolation', 'sql_mode', 'log_bin', 'binlog_format',
 		'read_only', 'super_read_only', 'innodb_read_only', 'tx_read_only', 'transaction_read_only')`
