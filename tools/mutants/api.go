@@ -13,7 +13,7 @@ func inAPI() []mutant {
 		{"a check that fails is logged each time", "internal/httpapi/health.go",
 			"if failing[c.Name] = true; !was {", "if failing[c.Name] = true; true || was {", api},
 		{"readiness asks Redis for PING only", "internal/service/readiness.go",
-			"return rediswatch.Write(ctx, stores.redis, probePrefix)", "return stores.redis.Ping(ctx).Err()", "./internal/service"},
+			"return rediswatch.Write(ctx, stores.redis, cfg.probePrefix())", "return stores.redis.Ping(ctx).Err()", "./internal/service"},
 		{"a token of any algorithm is accepted", "internal/auth/auth.go",
 			"jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),", "", auth},
 		{"a user id may be 0 or negative", "internal/auth/auth.go", "err != nil || id <= 0 || strconv", "err != nil || strconv", auth},
