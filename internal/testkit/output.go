@@ -10,6 +10,8 @@ import (
 // output keeps the latest output of a process, stdout and stderr together, and wakes the goroutines that wait
 // for more.
 type output struct {
+	reading sync.Mutex // held while nobody reads
+
 	mu   sync.Mutex
 	text []byte
 	more chan struct{} // closed and replaced at each write
@@ -21,6 +23,8 @@ const outputLimit = 1 << 20
 func newOutput() *output { return &output{more: make(chan struct{})} }
 
 func (o *output) Write(p []byte) (int, error) {
+	o.reading.Lock()
+	defer o.reading.Unlock()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text = append(o.text, p...)

@@ -114,6 +114,13 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// StopReading leaves what the process prints unread until resume is called, as a log driver that hangs does: once a pipe is
+// full, the process' writes to it block.
+func (p *Process) StopReading() (resume func()) {
+	p.output.reading.Lock()
+	return p.output.reading.Unlock
+}
+
 // Output returns the latest megabyte that the process has printed, stdout and stderr together.
 func (p *Process) Output() string {
 	text, _ := p.output.read()

@@ -69,6 +69,30 @@ func (c *chaos) refuse() {
 	fail.NowIf(c.t, end(c.t.Context()))
 }
 
+// forbid takes a command from the user of the processes for a while, so that scripts stop in their middle.
+func (c *chaos) forbid() {
+	c.t.Helper()
+	commands := []string{"hget", "hset", "hdel", "hincrby", "xadd", "xack", "xdel", "xlen", "xpending"}
+	command := commands[c.rng.IntN(len(commands))]
+	c.struck["Redis forbids "+command]++
+	client := c.redis.Primary.Client(c.t)
+	set := func(rule string) {
+		fail.NowIf(c.t, client.Do(c.t.Context(), "ACL", "SETUSER", "default", rule+command).Err())
+	}
+	set("-")
+	time.Sleep(time.Second)
+	set("+")
+}
+
+// unread leaves the logs of both processes unread for a while.
+func (c *chaos) unread() {
+	c.struck["nobody reads the logs"]++
+	for _, api := range c.apis {
+		defer api.StopReading()()
+	}
+	c.wait()
+}
+
 // anotherRedis starts a process with the database of the others and a Redis of its own. It is refused until it is killed.
 func (c *chaos) anotherRedis() {
 	c.t.Helper()
@@ -115,7 +139,7 @@ const (
 // names are for the summary.
 var names = [victims]string{"Redis", "MariaDB", "API", "API"}
 
-// hands are the strikes of seven rounds. The first two rounds have each kind once, but for the last ones.
+// hands are the strikes of eight rounds. The first two rounds have each kind once, but for the last ones.
 func (c *chaos) hands() [][]strike {
 	kill := func(v int) strike { return func() { c.kill(v) } }
 	two := func() {
@@ -132,7 +156,7 @@ func (c *chaos) hands() [][]strike {
 			kill(victimA), kill(victimB), kill(victimB), two, two, kill(c.rng.IntN(victims)), c.stopOne, c.refuse, c.refuse, promote,
 			func() { c.configure("maxmemory", "1", "0") },
 			func() { c.configure("maxmemory-policy", "allkeys-lru", "noeviction") },
-			c.anotherRedis, c.epochBehind, c.epochBehind,
+			c.anotherRedis, c.epochBehind, c.epochBehind, c.forbid, c.forbid, c.unread,
 		},
 	}
 }

@@ -17,8 +17,9 @@ import (
 // killed or paused at random while buyers come. Every buyer repeats the request, with one Idempotency-Key, until
 // it is answered. Beside that, the database refuses for reasons of its own, the replica of Redis is promoted
 // although the primary is healthy, and the memory of Redis is full or may be evicted. A third process is started with
-// another Redis, and the database is set back to an epoch before the one of Redis. Afterwards nothing is
-// lost, duplicated, oversold or rejected. Every second voucher is split into buckets.
+// another Redis, the database is set back to an epoch before the one of Redis, Redis forbids a command of the scripts,
+// and nobody reads the logs. Afterwards nothing is lost, duplicated, oversold or rejected. Every second voucher is split
+// into buckets.
 //
 // A round does not wait until the orders of the one before are processed: entries that a process left behind are
 // claimed while others die. By the end of the next round all of them are processed and the audit is balanced. At
