@@ -107,6 +107,7 @@ func TestGuard(t *testing.T) {
 				wantProblem(t, rec, c.status, c.code)
 			}
 			simulate.Sleep(c.held + 1)
+			synctest.Wait()
 			if want := c.work != nil || c.status == http.StatusOK; rec.Code != c.status || ran != want || l.held() != 0 {
 				t.Errorf("%s: %d; the handler ran: %v, want %v; %d leases left behind", c.name, rec.Code, ran, want, l.held())
 			}
