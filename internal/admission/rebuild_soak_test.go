@@ -54,7 +54,7 @@ func TestSoakRebuild(t *testing.T) {
 	}
 }
 
-// sold returns a voucher on sale with so many orders, of which Redis knows nothing.
+// sold returns a voucher on sale with so many orders. Redis knows nothing of them.
 func sold(t *testing.T, db *database.DB, where testkit.Database, orders int64, buckets int) *voucher.Voucher {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Second)

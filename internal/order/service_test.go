@@ -249,7 +249,7 @@ func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
 	}
 }
 
-// Only a user who has an order is told so. The row in the way may have been rolled back since, or be somebody else's.
+// The service tells a user of an order only if the user has one. The row in the way may have been rolled back since, or be somebody else's.
 func TestNobodyIsToldOfAnOrderThatDoesNotExist(t *testing.T) {
 	for name, set := range map[string]func(*fakeStore){
 		"the row is gone":                  func(m *fakeStore) { m.phantom = true },

@@ -15,7 +15,7 @@ import (
 // redisTLS begins the names of the settings for TLS to Redis.
 const redisTLS = "SECKILL_REDIS_TLS"
 
-// askTimeout is how long a server may take to say what it is. Who does not say it is taken for what the settings say.
+// askTimeout is how long a server may take to say what it is. A server that does not say is taken for what the settings say.
 const askTimeout = 2 * time.Second
 
 // checkMode compares what the first address that answers is, with what the settings take it for.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -221,16 +222,20 @@ func tablesOf(t *testing.T, db *sql.DB) (tables []string) {
 	return tables
 }
 
+func saleOverTwoProcesses(t *testing.T, stock int) (harness.Stores, *harness.Sale, *redis.Client) {
+	t.Helper()
+	s := harness.NewStores(t)
+	a, b := harness.Start(t, s), harness.Start(t, s)
+	harness.WaitReady(t, a, b)
+	return s, harness.OpenSale(t, stock, harness.AdmissionPolicy, a, b), harness.RedisAt(t, s.Redis[0])
+}
+
 // Redis is emptied in the middle of a sale over two processes, as by a restart without persistence. The sale goes on without an
 // operator until exactly all stock is sold.
 func TestRedisIsEmptied(t *testing.T) {
 	t.Parallel()
 	const stock = 2000
-	s := harness.NewStores(t)
-	a, b := harness.Start(t, s), harness.Start(t, s)
-	harness.WaitReady(t, a, b)
-	sale := harness.OpenSale(t, stock, harness.AdmissionPolicy, a, b)
-	client := harness.RedisAt(t, s.Redis[0])
+	_, sale, client := saleOverTwoProcesses(t, stock)
 	_, orders := sale.OrderAllUntilAnswered(stock / 4)
 	sale.AtRest(0)
 	fail.NowIf(t, client.FlushAll(t.Context()).Err())
@@ -246,11 +251,7 @@ func TestRedisIsEmptied(t *testing.T) {
 func TestDatabaseIsAnEpochBehind(t *testing.T) {
 	t.Parallel()
 	const stock = 1000
-	s := harness.NewStores(t)
-	a, b := harness.Start(t, s), harness.Start(t, s)
-	harness.WaitReady(t, a, b)
-	sale := harness.OpenSale(t, stock, harness.AdmissionPolicy, a, b)
-	client := harness.RedisAt(t, s.Redis[0])
+	s, sale, client := saleOverTwoProcesses(t, stock)
 	db, err := sql.Open("mysql", s.DB.DSN)
 	fail.NowIf(t, err)
 	defer db.Close()
