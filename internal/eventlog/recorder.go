@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Recorder writes each event with one Write as soon as it is recorded, so that no event
-// is lost when the process dies. It is safe for use by several goroutines.
+// Recorder passes each event on as soon as it is recorded: written with one Write, so that no event is lost when the
+// process dies, or to a function. It is safe for use by several goroutines.
 type Recorder struct {
 	process  string
 	attempts atomic.Int64
@@ -21,7 +21,7 @@ type Recorder struct {
 	closing  chan struct{} // closed by Close; ends the goroutines that wait for a loss
 
 	mu     sync.Mutex
-	to     io.Writer
+	to     func(Event) error
 	file   *os.File // nil if the caller owns the writer
 	closed bool
 	failed error // the first failed write
@@ -29,7 +29,18 @@ type Recorder struct {
 
 // NewRecorder returns a recorder that writes to w, under the name of this process.
 func NewRecorder(w io.Writer, process string) *Recorder {
-	return &Recorder{process: process, to: w, closing: make(chan struct{})}
+	return NewFuncRecorder(process, func(e Event) error {
+		line, err := json.Marshal(e)
+		if err == nil {
+			_, err = w.Write(append(line, '\n'))
+		}
+		return err
+	})
+}
+
+// NewFuncRecorder returns a recorder that calls record with each event, one at a time.
+func NewFuncRecorder(process string, record func(Event) error) *Recorder {
+	return &Recorder{process: process, to: record, closing: make(chan struct{})}
 }
 
 // Open returns a recorder that appends to the file at path and creates it if necessary.
@@ -77,16 +88,12 @@ func (r *Recorder) Record(ctx context.Context, e Event) {
 	if e.User == 0 {
 		e.User = a.user
 	}
-	line, err := json.Marshal(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	if err == nil {
-		_, err = r.to.Write(append(line, '\n'))
-	}
-	if err != nil && r.failed == nil {
+	if err := r.to(e); err != nil && r.failed == nil {
 		r.failed = fmt.Errorf("eventlog: an event was not recorded: %w", err)
 	}
 }

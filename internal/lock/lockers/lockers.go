@@ -64,6 +64,10 @@ type Config struct {
 	// ZooKeeperSession is how long the locks of a dead process stay in ZooKeeper. The
 	// servers may raise it. Default: zkio's.
 	ZooKeeperSession time.Duration
+	// Only is the one mechanism to open. Empty: all of them.
+	Only string
+	// Poll is how waiters poll, where a mechanism of Redis has no other way.
+	Poll lock.Polling
 	// Wrap decorates each mechanism, for example with [lock.Observe]. nil: no decoration.
 	Wrap func(name string, l lock.Locker) lock.Locker
 	// Log receives the messages of the drivers. nil: they are dropped.
@@ -138,27 +142,21 @@ type opening struct {
 	errs    []error
 }
 
-// mechanism is what its New returned.
-type mechanism struct {
-	locker lock.Locker
-	err    error
-}
+// offers are mechanisms that can be opened, by name.
+type offers map[string]func() (lock.Locker, error)
 
-func made[L lock.Locker](locker L, err error) mechanism {
-	if err != nil {
-		return mechanism{err: err} // without locker, which would be a non-nil interface with a nil pointer
-	}
-	return mechanism{locker: locker}
-}
-
-func (o *opening) add(mechanisms map[string]mechanism) {
-	for name, m := range mechanisms {
-		if m.err != nil {
-			o.errs = append(o.errs, fmt.Errorf("opening lock %s: %w", name, m.err))
+func (o *opening) add(all offers) {
+	for name, open := range all {
+		if o.config.Only != "" && o.config.Only != name {
 			continue
 		}
-		o.byName[name] = m.locker
-		if c, ok := m.locker.(io.Closer); ok {
+		l, err := open()
+		if err != nil {
+			o.errs = append(o.errs, fmt.Errorf("opening lock %s: %w", name, err))
+			continue
+		}
+		o.byName[name] = l
+		if c, ok := l.(io.Closer); ok {
 			o.closers = append(o.closers, c)
 		}
 	}
@@ -166,44 +164,56 @@ func (o *opening) add(mechanisms map[string]mechanism) {
 
 func (o *opening) redis(client redis.UniversalClient) {
 	prefix, watchdog := o.config.Prefix, o.config.Watchdog
-	polled := plain.Config{Prefix: prefix}
-	o.add(map[string]mechanism{
-		"setnx":          made(setnx.New(client, polled)),
-		"setnx-expire":   made(setnxexpire.New(client, polled)),
-		"naive":          made(naive.New(client, polled)),
-		"thread-id":      made(threadid.New(client, polled)),
-		"uuid":           made(uuid.New(client, polled)),
-		"uuid-wrong-key": made(uuid.NewReadingWrongKey(client, polled)),
-		"lua":            made(lua.New(client, polled)),
-		"reentrant":      made(reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: watchdog})),
-		"fair":           made(fair.New(client, fair.Config{Prefix: prefix, WatchdogTimeout: watchdog})),
-		"rw":             made(rw.New(client, rw.Config{Prefix: prefix, WatchdogTimeout: watchdog})),
-		"fenced":         made(fenced.New(client, fenced.Config{Prefix: prefix, WatchdogTimeout: watchdog})),
+	polled := plain.Config{Prefix: prefix, Poll: o.config.Poll}
+	o.add(offers{
+		"setnx":          func() (lock.Locker, error) { return setnx.New(client, polled) },
+		"setnx-expire":   func() (lock.Locker, error) { return setnxexpire.New(client, polled) },
+		"naive":          func() (lock.Locker, error) { return naive.New(client, polled) },
+		"thread-id":      func() (lock.Locker, error) { return threadid.New(client, polled) },
+		"uuid":           func() (lock.Locker, error) { return uuid.New(client, polled) },
+		"uuid-wrong-key": func() (lock.Locker, error) { return uuid.NewReadingWrongKey(client, polled) },
+		"lua":            func() (lock.Locker, error) { return lua.New(client, polled) },
+		"reentrant": func() (lock.Locker, error) {
+			return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: watchdog})
+		},
+		"fair": func() (lock.Locker, error) {
+			return fair.New(client, fair.Config{Prefix: prefix, WatchdogTimeout: watchdog})
+		},
+		"rw": func() (lock.Locker, error) {
+			return rw.New(client, rw.Config{Prefix: prefix, WatchdogTimeout: watchdog})
+		},
+		"fenced": func() (lock.Locker, error) {
+			return fenced.New(client, fenced.Config{Prefix: prefix, WatchdogTimeout: watchdog})
+		},
 	})
 }
 
 func (o *opening) nodes(nodes []red.Client) {
 	// red and multi have the same type of configuration.
-	config := red.Config{Prefix: o.config.Prefix, WatchdogTimeout: o.config.Watchdog, NodeTimeout: o.config.NodeTimeout}
+	config := red.Config{
+		Prefix: o.config.Prefix, WatchdogTimeout: o.config.Watchdog, NodeTimeout: o.config.NodeTimeout, Poll: o.config.Poll,
+	}
 	if len(nodes) > 0 {
-		o.add(map[string]mechanism{"multi": made(multi.New(nodes, config))})
+		o.add(offers{"multi": func() (lock.Locker, error) { return multi.New(nodes, config) }})
 	}
 	if len(nodes) >= red.MinNodes {
-		o.add(map[string]mechanism{"red": made(red.New(nodes, config))})
+		o.add(offers{"red": func() (lock.Locker, error) { return red.New(nodes, config) }})
 	}
 }
 
 func (o *opening) mysql(pool *sql.DB) {
-	o.add(map[string]mechanism{
-		"mysql-get-lock":   made(getlock.New(pool, getlock.Config{Prefix: o.config.Prefix})),
-		"mysql-for-update": made(forupdate.New(pool, forupdate.Config{})),
+	o.add(offers{
+		"mysql-get-lock":   func() (lock.Locker, error) { return getlock.New(pool, getlock.Config{Prefix: o.config.Prefix}) },
+		"mysql-for-update": func() (lock.Locker, error) { return forupdate.New(pool, forupdate.Config{}) },
 	})
 }
 
 func (o *opening) rows(pool *sql.DB) {
-	o.add(map[string]mechanism{
-		"mysql-row":        made(row.New(pool, row.Config{})),
-		"mysql-row-expiry": made(row.New(pool, row.Config{Expiry: true, WatchdogTimeout: o.config.Watchdog})),
+	o.add(offers{
+		"mysql-row": func() (lock.Locker, error) { return row.New(pool, row.Config{}) },
+		"mysql-row-expiry": func() (lock.Locker, error) {
+			return row.New(pool, row.Config{Expiry: true, WatchdogTimeout: o.config.Watchdog})
+		},
 	})
 }
 
@@ -216,8 +226,8 @@ func (o *opening) zookeeper(servers []string) {
 		return
 	}
 	o.closers = append(o.closers, client)
-	o.add(map[string]mechanism{
-		"zk-node":  made(node.New(client, node.Config{})),
-		"zk-queue": made(queue.New(client, queue.Config{})),
+	o.add(offers{
+		"zk-node":  func() (lock.Locker, error) { return node.New(client, node.Config{}) },
+		"zk-queue": func() (lock.Locker, error) { return queue.New(client, queue.Config{}) },
 	})
 }
