@@ -7,11 +7,11 @@ func inLaboratory() []mutant {
 		service = "./internal/service"
 	)
 	return []mutant{
-		{"a release of another's lock is not seen", "internal/lab/judge/release.go",
+		{"a release of another's lock is not seen", "internal/lab/judge/exclusion.go",
 			"c.Releasing.At >= v.At || !c.ownAt(v.At)", "c.Releasing.At >= v.At && !c.ownAt(v.At)", judge},
-		{"two holders at a time are not seen", "internal/lab/judge/overlap.go", "before.End > g.At {", "before.End > g.End {", judge},
-		{"a key that stays for ever is not seen", "internal/lab/judge/leftover.go", "k.Expires != Never &&", "k.Expires == Never &&", judge},
-		{"a stale write that the fence let pass is not seen", "internal/lab/judge/overlap.go",
+		{"two holders at a time are not seen", "internal/lab/judge/exclusion.go", "before.End > g.At {", "before.End > g.End {", judge},
+		{"a key that stays for ever is not seen", "internal/lab/judge/store.go", "k.Expires != Never &&", "k.Expires == Never &&", judge},
+		{"a stale write that the fence let pass is not seen", "internal/lab/judge/exclusion.go",
 			"s.Write.Mode == eventlog.ModeFenced && !committedBefore(", "s.Write.Mode == eventlog.ModeFenced && committedBefore(", judge},
 		{"an unexpected verdict ends with exit code 0", "cmd/lab/run.go",
 			"if !r.AsExpected && (len(r.Changed) == 0", "if r.AsExpected && (len(r.Changed) == 0", "./cmd/lab"},

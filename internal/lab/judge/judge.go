@@ -1,7 +1,22 @@
+// Package judge finds out what went wrong with a lock, from the recorded events and from what
+// the stores hold: which anomalies there were, and how many of each kind. Package witness
+// draws their proofs.
+//
+// The judge does not know what a mechanism promises. [Judge] takes [Evidence] and compares who
+// believed to hold a key when, what the lock store held meanwhile, and what the database holds
+// at the end. It counts only what is certain. All times come from one clock, but an operation
+// happened at some time between its beginning and its end. So one operation counts as earlier
+// than another only if it ended before the other began.
 package judge
 
 import (
+	"cmp"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
@@ -23,7 +38,7 @@ func Judge(ev Evidence) Judgement {
 func Look(ev Evidence) Judgement {
 	h := NewHistory(ev)
 	found := h.find()
-	return Judgement{Anomalies: found.counts(h), History: h, Findings: found}
+	return Judgement{Anomalies: found.counts(h), History: h, Incidents: found}
 }
 
 // Judgement is the result of [Judge].
@@ -33,13 +48,13 @@ type Judgement struct {
 	Anomalies map[finding.Kind]int
 	// Measures are further numbers: porcupine's result for the lock's history.
 	Measures []finding.Measure
-	// History and Findings are what a witness is drawn from.
-	History  *History
-	Findings Findings
+	// History and Incidents are what a witness is drawn from.
+	History   *History
+	Incidents Incidents
 }
 
-// Findings are all anomalies that were found.
-type Findings struct {
+// Incidents are the anomalies that were found, each with the holds, transactions or entries that prove it.
+type Incidents struct {
 	Overlaps    []Overlap
 	StaleWrites []StaleWrite
 	LostUpdates []LostUpdate
@@ -48,15 +63,15 @@ type Findings struct {
 	StuckKeys   []StuckKey
 }
 
-func (h *History) find() Findings {
-	return Findings{
+func (h *History) find() Incidents {
+	return Incidents{
 		Overlaps: h.overlaps(), StaleWrites: h.staleWrites(), LostUpdates: h.lostUpdates(), LostOrders: h.lostOrders(),
 		LockedOut: h.lockedOut(), StuckKeys: h.stuckKeys(),
 	}
 }
 
 // counts leaves out the kinds that the evidence says nothing about.
-func (f Findings) counts(h *History) map[finding.Kind]int {
+func (f Incidents) counts(h *History) map[finding.Kind]int {
 	n := map[finding.Kind]int{}
 	if h.Audit != nil {
 		n[finding.Oversold] = int(h.Audit.Oversold())
@@ -88,4 +103,109 @@ func (f Findings) counts(h *History) map[finding.Kind]int {
 		n[finding.LockedOut] = len(f.LockedOut)
 	}
 	return n
+}
+
+const (
+	// A history is checked in parts, because the time for one part grows faster than its
+	// length: it is cut where possible, and limited to a number of holds.
+	fewestHolds, mostHolds = 50, 2_000
+	// mutexTime limits the time for all histories together.
+	mutexTime = 5 * time.Second
+)
+
+// Mutex asks porcupine whether the grants of each key are possible for a mutex, or for a
+// read-write lock if they are shared: whether the grants and ends have an order that fits
+// their times and admits no conflicting holders. It answers the same question as the count of
+// overlaps in another way, and the two must agree. It also returns the number of operations
+// that were checked.
+func Mutex(ev Evidence) (porcupine.CheckResult, int) { return NewHistory(ev).mutex() }
+
+func (h *History) mutex() (porcupine.CheckResult, int) {
+	deadline := time.Now().Add(mutexTime)
+	verdict, count := porcupine.Ok, 0
+	for _, key := range h.keys() {
+		for _, part := range cut(h.HoldsOf[key]) {
+			if len(part) > mostHolds { // the result for the beginning holds for the whole only if it is illegal
+				part, verdict = part[:mostHolds], porcupine.Unknown
+			}
+			ops := operations(part)
+			count += len(ops)
+			switch porcupine.CheckOperationsTimeout(mutexModel(part), ops, max(time.Until(deadline), 1)) {
+			case porcupine.Illegal:
+				return porcupine.Illegal, count
+			case porcupine.Unknown:
+				verdict = porcupine.Unknown
+			}
+		}
+	}
+	return verdict, count
+}
+
+// cut splits the holds of one key at moments at which nobody believes to hold it: a later
+// grant cannot conflict with a hold that ended before.
+func cut(holds []*Hold) [][]*Hold {
+	var parts [][]*Hold
+	begin, until := 0, int64(0)
+	for i, h := range holds {
+		if i-begin >= fewestHolds && until <= h.At {
+			parts = append(parts, holds[begin:i])
+			begin = i
+		}
+		until = max(until, h.End)
+	}
+	return append(parts, holds[begin:])
+}
+
+// step is an operation of the model: a hold begins or ends.
+type step struct {
+	hold int
+	ends bool
+}
+
+// operations returns those of some holds of one key. A released hold ended at some time
+// between the beginning and the end of its release. A hold that did not end has no such
+// operation.
+func operations(holds []*Hold) []porcupine.Operation {
+	ops := make([]porcupine.Operation, 0, 2*len(holds))
+	for i, h := range holds {
+		ops = append(ops, porcupine.Operation{ClientId: i, Input: step{hold: i}, Call: h.Began, Return: h.At})
+		if h.How == NotEnded {
+			continue
+		}
+		to := h.End
+		switch {
+		case h.How == EndReleased && h.Released != nil:
+			to = max(to, h.Released.At)
+		case h.How == EndNotified:
+			to = max(to, h.Lost.At)
+		}
+		ops = append(ops, porcupine.Operation{ClientId: i, Input: step{hold: i, ends: true}, Call: h.End, Return: to})
+	}
+	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	return ops
+}
+
+// mutexModel is a lock that admits holders that do not conflict. Its state names the current
+// holds.
+func mutexModel(holds []*Hold) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return "" },
+		Step: func(state, in, _ any) (bool, any) {
+			s, inside := in.(step), strings.Fields(state.(string))
+			name := strconv.Itoa(s.hold)
+			place, was := slices.BinarySearch(inside, name)
+			if s.ends {
+				if was {
+					inside = slices.Delete(inside, place, place+1)
+				}
+				return was, strings.Join(inside, " ")
+			}
+			for _, other := range inside {
+				if i, err := strconv.Atoi(other); err != nil || holds[i].Conflicts(holds[s.hold]) {
+					return false, state
+				}
+			}
+			return !was, strings.Join(slices.Insert(inside, place, name), " ")
+		},
+	}
 }

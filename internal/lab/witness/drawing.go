@@ -185,7 +185,7 @@ func (p *participant) first() int64 {
 	return at
 }
 
-// who is the name of an actor in a sentence.
+// who returns the name of an actor in a sentence.
 func (d *drawing) who(a judge.Actor) i18n.Name {
 	for _, p := range d.participants {
 		if p.by == a {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
@@ -208,76 +207,6 @@ func (d *drawing) nameVictim(lane *finding.Lane, one *judge.Hold) {
 			m.Label, m.Of, m.Wrong = i18n.F("deletes the lock of %s", d.who(w.Holder.By)), d.lane(w.Holder.By), d.wrong[one.Releasing] || d.kind != ""
 		}
 	}
-}
-
-// commitMatters reports whether it has to be seen when a transaction was committed: two orders
-// of a user, or a commit after the lock was given back.
-func (d *drawing) commitMatters(s *judge.Transaction) bool {
-	return s.Ended != nil && (d.showOrders || s.Under != nil && s.Committed() != nil && s.Ended.At > s.Under.End)
-}
-
-// transactionMarks shows what an actor did in a transaction.
-func (d *drawing) transactionMarks(s *judge.Transaction, mark func(finding.MarkKind, int64, i18n.Text, bool)) {
-	if e := s.Checked; e != nil && d.showOrders {
-		label := i18n.F("finds no order")
-		if e.Found {
-			label = i18n.F("finds an order")
-		}
-		mark(finding.Notes, e.At, label, false)
-	}
-	if e := s.Read; e != nil {
-		mark(finding.ReadsStock, e.At, i18n.F("reads %d", e.Stock), false)
-	}
-	if e := s.Write; e != nil {
-		mark(finding.WritesStock, e.At, d.writing(s), d.wrong[s])
-	}
-	if e := s.Insert; e != nil && d.showOrders {
-		mark(finding.Notes, e.At, i18n.F("orders"), d.wrong[s])
-	}
-}
-
-// writing names what a transaction does to the stock.
-func (d *drawing) writing(s *judge.Transaction) i18n.Text {
-	switch e := s.Write; e.Mode {
-	case eventlog.ModeUnguarded:
-		return i18n.F("writes %d", e.Stock)
-	case eventlog.ModeVersion:
-		return i18n.F("takes 1 of version %d", e.Version)
-	case eventlog.ModeFenced:
-		return i18n.F("takes 1, token %d", d.token(e.Token))
-	}
-	return i18n.F("takes 1")
-}
-
-// databaseLane shows the results of the transactions.
-func (d *drawing) databaseLane() finding.Lane {
-	lane := finding.Lane{Name: d.Database, Role: finding.Database}
-	for _, p := range d.participants {
-		for _, s := range p.transactions {
-			if s.Ended == nil || !d.inside(s.Ended.At) || s.Write == nil && s.Insert == nil {
-				continue
-			}
-			m := finding.Mark{Kind: finding.WritesStock, At: d.ms(s.Ended.At), Who: p.name, Wrong: d.wrong[s]}
-			switch {
-			case s.Committed() == nil:
-				m.Kind, m.Label, m.Wrong = finding.Refuses, i18n.F("refused"), false
-			case s.Write == nil:
-				m.Kind, m.Label = finding.Notes, i18n.F("order")
-			case s.Unguarded() && s.Read != nil:
-				from := s.Read.Stock
-				if before := d.lastSold(s); before != nil && before.Unguarded() {
-					from = before.Write.Stock // what it writes over, which it may not have read
-				}
-				m.Label = i18n.F("stock %d→%d", from, s.Write.Stock)
-			case s.Unguarded():
-				m.Label = i18n.F("stock %d", s.Write.Stock)
-			default:
-				m.Label = i18n.F("stock −1")
-			}
-			lane.Marks = append(lane.Marks, m)
-		}
-	}
-	return lane
 }
 
 // storeLanes shows what the lock store held, and what single servers held, as far as they were

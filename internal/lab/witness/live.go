@@ -26,7 +26,7 @@ func Live(j judge.Judgement, most int) (finding.Witness, bool) {
 	}
 	d.from, d.to = begun, h.End
 	d.showOrders = key == ""
-	d.markFound(j.Findings)
+	d.markFound(j.Incidents)
 	w := d.witness(i18n.Text{})
 	w.Until = roundUp(milli(d.to - d.Begin))
 	return w, true
@@ -127,7 +127,7 @@ func (h *history) subjectsOf(key string, shown map[judge.Actor]bool) (in subject
 }
 
 // markFound marks what has gone wrong so far.
-func (d *drawing) markFound(found judge.Findings) {
+func (d *drawing) markFound(found judge.Incidents) {
 	for _, o := range found.Overlaps {
 		d.wrong[o.Later], d.outlived[o.Earlier] = true, true
 	}

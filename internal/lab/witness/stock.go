@@ -3,6 +3,7 @@ package witness
 import (
 	"fmt"
 
+	"seckill/internal/eventlog"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
@@ -127,7 +128,7 @@ func (h *history) showDuplicates() (finding.Witness, bool) {
 
 // showOversold shows how one voucher was sold twice: by a lost update, otherwise by two
 // holders, otherwise by the last orders beyond the stock.
-func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
+func (h *history) showOversold(a judge.Incidents) (finding.Witness, bool) {
 	if h.Audit == nil || h.Audit.Oversold() == 0 {
 		return finding.Witness{}, false
 	}
@@ -153,4 +154,74 @@ func (h *history) showOversold(a judge.Findings) (finding.Witness, bool) {
 	d := h.draw(finding.Oversold, "", last[0].Began, last[1].Ended.At, subjects{transactions: last})
 	d.showOrders, d.wrong[last[1]] = true, true
 	return d.witness(i18n.F("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
+}
+
+// commitMatters reports whether it has to be seen when a transaction was committed: two orders
+// of a user, or a commit after the lock was given back.
+func (d *drawing) commitMatters(s *judge.Transaction) bool {
+	return s.Ended != nil && (d.showOrders || s.Under != nil && s.Committed() != nil && s.Ended.At > s.Under.End)
+}
+
+// transactionMarks shows what an actor did in a transaction.
+func (d *drawing) transactionMarks(s *judge.Transaction, mark func(finding.MarkKind, int64, i18n.Text, bool)) {
+	if e := s.Checked; e != nil && d.showOrders {
+		label := i18n.F("finds no order")
+		if e.Found {
+			label = i18n.F("finds an order")
+		}
+		mark(finding.Notes, e.At, label, false)
+	}
+	if e := s.Read; e != nil {
+		mark(finding.ReadsStock, e.At, i18n.F("reads %d", e.Stock), false)
+	}
+	if e := s.Write; e != nil {
+		mark(finding.WritesStock, e.At, d.writing(s), d.wrong[s])
+	}
+	if e := s.Insert; e != nil && d.showOrders {
+		mark(finding.Notes, e.At, i18n.F("orders"), d.wrong[s])
+	}
+}
+
+// writing names what a transaction does to the stock.
+func (d *drawing) writing(s *judge.Transaction) i18n.Text {
+	switch e := s.Write; e.Mode {
+	case eventlog.ModeUnguarded:
+		return i18n.F("writes %d", e.Stock)
+	case eventlog.ModeVersion:
+		return i18n.F("takes 1 of version %d", e.Version)
+	case eventlog.ModeFenced:
+		return i18n.F("takes 1, token %d", d.token(e.Token))
+	}
+	return i18n.F("takes 1")
+}
+
+// databaseLane shows the results of the transactions.
+func (d *drawing) databaseLane() finding.Lane {
+	lane := finding.Lane{Name: d.Database, Role: finding.Database}
+	for _, p := range d.participants {
+		for _, s := range p.transactions {
+			if s.Ended == nil || !d.inside(s.Ended.At) || s.Write == nil && s.Insert == nil {
+				continue
+			}
+			m := finding.Mark{Kind: finding.WritesStock, At: d.ms(s.Ended.At), Who: p.name, Wrong: d.wrong[s]}
+			switch {
+			case s.Committed() == nil:
+				m.Kind, m.Label, m.Wrong = finding.Refuses, i18n.F("refused"), false
+			case s.Write == nil:
+				m.Kind, m.Label = finding.Notes, i18n.F("order")
+			case s.Unguarded() && s.Read != nil:
+				from := s.Read.Stock
+				if before := d.lastSold(s); before != nil && before.Unguarded() {
+					from = before.Write.Stock // what it writes over, which it may not have read
+				}
+				m.Label = i18n.F("stock %d→%d", from, s.Write.Stock)
+			case s.Unguarded():
+				m.Label = i18n.F("stock %d", s.Write.Stock)
+			default:
+				m.Label = i18n.F("stock −1")
+			}
+			lane.Marks = append(lane.Marks, m)
+		}
+	}
+	return lane
 }
