@@ -81,7 +81,7 @@ func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 func TestRepetitionsAreLoggedWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab)
-		r.life.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7}
+		r.lifecycle.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7}
 		const each = 200
 		for n := range each {
 			r.serve(t.Context(), http.MethodPost, "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Idempotency-Key: again")

@@ -72,7 +72,7 @@ func TestWaitForAnOrder(t *testing.T) {
 				r.orders.orders[0].Status = c.after
 				return nil
 			}
-			r.orders.await, r.life.await = await, await
+			r.orders.await, r.lifecycle.await = await, await
 			want := fmt.Sprintf(`{"order_id":"7","voucher_id":"1","status":%q,"created_at":"2030-01-02T03:04:05Z"}`, cmp.Or(c.after, c.status))
 			if rec := r.do(t, call{"GET", "/api/v1/orders/7" + c.query, "", user}); rec.Code != http.StatusOK || rec.Body.String() != want {
 				t.Errorf("%d %s", rec.Code, rec.Body)

@@ -35,7 +35,7 @@ type fixture struct {
 	api       *httpapi.API
 	handler   http.Handler
 	orders    *fakeOrders
-	life      *fakeLife
+	lifecycle *fakeLifecycle
 	events    httpapi.PaymentEvents
 	vouchers  *fakeVouchers
 	idem      *memoryStore
@@ -66,7 +66,7 @@ func lab(c *httpapi.Config, _ *fixture) { c.Lab, c.LabHosts = true, []string{"ex
 func newFixture(t testing.TB, options ...option) *fixture {
 	t.Helper()
 	r := &fixture{
-		orders: &fakeOrders{}, life: &fakeLife{}, idem: &memoryStore{}, ids: &sequence{}, now: start(),
+		orders: &fakeOrders{}, lifecycle: &fakeLifecycle{}, idem: &memoryStore{}, ids: &sequence{}, now: start(),
 		locks: fakeLocks{"reentrant": newFakeLocker()},
 	}
 	r.vouchers = newFakeVouchers(r.ids, r.clock)
@@ -91,7 +91,7 @@ func (r *fixture) clock() time.Time { return r.now }
 func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
-		Orders: r.orders, Life: r.life, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+		Orders: r.orders, Lifecycle: r.lifecycle, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
 		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site,
 		Handovers:  r.handovers,
 		Log:        slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

@@ -43,11 +43,11 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Life, Limit, Lookups, Keys, Cancels, Site and Ready are required.
+// Deps are the dependencies of the handlers. All but Lifecycle, Limit, Lookups, Keys, Cancels, Site and Ready are required.
 type Deps struct {
 	Orders Orders
-	// Life moves orders through the states of a payment; without it nobody pays or cancels.
-	Life        Life
+	// Lifecycle moves orders through the states of a payment; without it nobody pays or cancels.
+	Lifecycle   Lifecycle
 	Vouchers    Vouchers
 	Idempotency idempotency.Store
 	// Events takes the webhooks of the payment provider; nil if there is none.
@@ -167,8 +167,8 @@ func New(cfg Config, deps Deps) (*API, error) {
 		deps.Lockers == nil || deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
 		return nil, errors.New("httpapi: a dependency is missing")
 	}
-	if deps.Life == nil {
-		deps.Life = noPayment{}
+	if deps.Lifecycle == nil {
+		deps.Lifecycle = noPayment{}
 	}
 	a := &API{
 		cfg: cfg, deps: deps,

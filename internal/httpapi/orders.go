@@ -128,7 +128,7 @@ func (a *API) awaitOrder(ctx context.Context, o order.Order, wait time.Duration)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(a.waits, cancel)()
-	await := a.deps.Life.Await
+	await := a.deps.Lifecycle.Await
 	if o.Status == order.Pending {
 		await = a.deps.Orders.Await
 	}

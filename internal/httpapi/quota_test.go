@@ -153,12 +153,12 @@ func TestCancelsPerUser(t *testing.T) {
 	cancels := &quota{left: allowed}
 	r := newFixture(t, lab, func(_ *httpapi.Config, r *fixture) { r.cancels = cancels })
 	cancel := call{"POST", "/api/v1/orders/7/cancel", "", []string{"X-User-ID: 42"}}
-	r.life.err = &order.StateError{Err: order.ErrNotCancellable, Status: order.Paid}
+	r.lifecycle.err = &order.StateError{Err: order.ErrNotCancellable, Status: order.Paid}
 	for range 2 * allowed { // nothing is cancelled
 		wantProblem(t, r.do(t, cancel), http.StatusConflict, "not_cancellable")
 	}
-	r.life.err = nil
-	r.life.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled}
+	r.lifecycle.err = nil
+	r.lifecycle.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled}
 	for range allowed {
 		r.want(t, cancel, http.StatusOK)
 	}

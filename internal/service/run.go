@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, money.close()) }()
 	api, err := newAPI(cfg, httpapi.Deps{
-		Orders: rec.orders(orders), Life: money.life, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
+		Orders: rec.orders(orders), Lifecycle: money.life, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
 		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {

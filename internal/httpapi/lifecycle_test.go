@@ -11,8 +11,8 @@ import (
 	"seckill/internal/order"
 )
 
-// fakeLife returns what a test sets.
-type fakeLife struct {
+// fakeLifecycle returns what a test sets.
+type fakeLifecycle struct {
 	order   order.Order
 	payment order.Payment
 	details order.Details
@@ -20,20 +20,24 @@ type fakeLife struct {
 	err     error
 }
 
-func (f *fakeLife) Cancel(context.Context, int64, int64) (order.Order, error) { return f.order, f.err }
+func (f *fakeLifecycle) Cancel(context.Context, int64, int64) (order.Order, error) {
+	return f.order, f.err
+}
 
-func (f *fakeLife) Pay(context.Context, int64, int64) (order.Payment, error) { return f.payment, f.err }
+func (f *fakeLifecycle) Pay(context.Context, int64, int64) (order.Payment, error) {
+	return f.payment, f.err
+}
 
-func (f *fakeLife) Refund(context.Context, int64) (order.Order, error) { return f.order, f.err }
+func (f *fakeLifecycle) Refund(context.Context, int64) (order.Order, error) { return f.order, f.err }
 
-func (f *fakeLife) Details(_ context.Context, o order.Order) (order.Details, error) {
+func (f *fakeLifecycle) Details(_ context.Context, o order.Order) (order.Details, error) {
 	if o.Status == order.Confirmed {
 		return order.Details{}, nil
 	}
 	return f.details, nil
 }
 
-func (f *fakeLife) Await(ctx context.Context, o order.Order, limit time.Duration) error {
+func (f *fakeLifecycle) Await(ctx context.Context, o order.Order, limit time.Duration) error {
 	return f.await(ctx, o, limit)
 }
 
@@ -41,9 +45,9 @@ func TestOrdersThatArePaid(t *testing.T) {
 	r := newFixture(t, lab)
 	user := []string{"X-User-ID: 42"}
 	at := start()
-	r.life.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7, AmountCents: 800, PayBy: at.Add(time.Minute)}
-	r.life.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled, CreatedAt: at}
-	r.life.details = order.Details{
+	r.lifecycle.payment = order.Payment{ID: "pay_1", URL: "http://pay.example/pay_1", OrderID: 7, AmountCents: 800, PayBy: at.Add(time.Minute)}
+	r.lifecycle.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled, CreatedAt: at}
+	r.lifecycle.details = order.Details{
 		PayBy: at.Add(time.Minute), AmountCents: 800, PaidAt: at.Add(time.Second),
 		History:  []order.Transition{{Status: order.Unpaid, At: at}, {Status: order.Cancelled, At: at.Add(time.Second)}},
 		Payments: []order.PaymentRecord{{PaymentID: "pay_1", AmountCents: 800, Outcome: order.RefundNoStock, RefundDue: true}, {PaymentID: "pay_2", AmountCents: 800, Outcome: order.RefundNotPayable, RefundedAt: at}},
@@ -80,7 +84,7 @@ func TestStatesThatDoNotAllowIt(t *testing.T) {
 		{"payment", "unavailable", fmt.Errorf("create a payment: %w", order.ErrPaymentUnavailable), 503},
 		{"cancel", "order_not_found", order.ErrNotFound, 404},
 	} {
-		r.life.err = c.err
+		r.lifecycle.err = c.err
 		rec := r.do(t, call{"POST", "/api/v1/orders/7/" + c.path, "", user})
 		p := wantProblem(t, rec, c.status, c.code)
 		if c.status == http.StatusConflict && (p.Detail != "the order is paid" || p.OrderStatus != "paid") {
@@ -90,7 +94,7 @@ func TestStatesThatDoNotAllowIt(t *testing.T) {
 			wantProblem(t, r.do(t, call{"POST", "/api/v1/orders/7/" + c.path, body, user}), 400, "invalid_request")
 		}
 	}
-	r.life.err = fmt.Errorf("%w: code \"amount_too_small\"", order.ErrPaymentRefused)
+	r.lifecycle.err = fmt.Errorf("%w: code \"amount_too_small\"", order.ErrPaymentRefused)
 	if p := wantProblem(t, r.do(t, call{"POST", "/api/v1/orders/7/payment", "", user}), 409, "not_payable"); p.Detail != "" {
 		t.Errorf("the buyer is told what the provider says to its operator: %+v", p)
 	}

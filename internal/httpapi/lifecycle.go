@@ -9,8 +9,8 @@ import (
 	"seckill/internal/order"
 )
 
-// Life moves orders through their states after they were placed. [order.Life] implements it.
-type Life interface {
+// Lifecycle moves orders through their states after they were placed. [order.Life] implements it.
+type Lifecycle interface {
 	// Cancel cancels a user's unpaid order, or returns an [order.ErrNotCancellable].
 	Cancel(ctx context.Context, userID, id int64) (order.Order, error)
 	// Pay returns the payment of a user's order, the same one each time.
@@ -23,9 +23,9 @@ type Life interface {
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 }
 
-var _ Life = (*order.Life)(nil)
+var _ Lifecycle = (*order.Life)(nil)
 
-// noPayment is the Life of a server that sells no voucher that asks for payment.
+// noPayment is the Lifecycle of a server that sells no voucher that asks for payment.
 type noPayment struct{}
 
 var errNoPayment = fmt.Errorf("%w: this server takes no payments", order.ErrUnavailable)
@@ -57,7 +57,7 @@ func (a *API) payOrder(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	p, err := a.deps.Life.Pay(ctx, r.user, id)
+	p, err := a.deps.Lifecycle.Pay(ctx, r.user, id)
 	if err != nil {
 		return reply{}, err
 	}
@@ -76,7 +76,7 @@ func (a *API) cancelOrder(ctx context.Context, r *request) (reply, error) {
 			return reply{}, &rateLimitedError{wait}
 		}
 	}
-	o, err := a.deps.Life.Cancel(ctx, r.user, id)
+	o, err := a.deps.Lifecycle.Cancel(ctx, r.user, id)
 	if err != nil {
 		if a.deps.Cancels != nil {
 			a.deps.Cancels.Return(r.user)
@@ -95,7 +95,7 @@ func (a *API) refundOrder(ctx context.Context, r *request) (reply, error) {
 	if err := r.readNothing(); err != nil {
 		return reply{}, err
 	}
-	o, err := a.deps.Life.Refund(ctx, id)
+	o, err := a.deps.Lifecycle.Refund(ctx, id)
 	if err != nil {
 		return reply{}, err
 	}
@@ -140,7 +140,7 @@ type detailedJSON struct {
 
 // renderDetailed returns an order with its details.
 func (a *API) renderDetailed(ctx context.Context, status int, o order.Order) (reply, error) {
-	d, err := a.deps.Life.Details(ctx, o)
+	d, err := a.deps.Lifecycle.Details(ctx, o)
 	if err != nil {
 		return reply{}, err
 	}
