@@ -3,6 +3,7 @@ package fulfil
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -93,6 +94,14 @@ func call[T any](ctx context.Context, r *redisStreams, s *stream, timeout time.D
 		return err
 	})
 	return reply, err
+}
+
+// do is call for what has no reply. Its error says what failed.
+func (r *redisStreams) do(ctx context.Context, s *stream, what string, fn func(ctx context.Context) error) error {
+	if err := r.breaker.call(ctx, r.node(ctx, s), nodeTimeout, fn); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // eachNode sends one pipeline to each node concurrently, through the circuit breaker. fill

@@ -157,6 +157,13 @@ func (c Config) Validate() error {
 // several orders can make it, is still fewer than the database's own limit.
 const maxBatch = 1300
 
+// warn logs what failed, unless ctx has ended.
+func (c *Config) warn(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: "+what, slog.Any("error", err))
+	}
+}
+
 // generation is the latest one that is known.
 func (c *Config) generation() int64 {
 	n, _ := c.Generation()

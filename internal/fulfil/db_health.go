@@ -10,17 +10,20 @@ import (
 	"time"
 )
 
-// outageAfter is how long all writes must fail before that counts as an outage. Finding a
-// single bad entry in a batch usually takes less time.
+// outageAfter is how long all writes must fail before that counts as an outage. Finding a single bad entry in a batch
+// usually takes less time.
 const outageAfter = time.Second
 
-// dbHealth tracks whether the database takes orders from this process.
+// dbHealth tracks whether the database takes orders from this process, and reports when that changes. It is safe for use
+// by several goroutines.
 type dbHealth struct {
+	config *Config
+
 	mu sync.Mutex
 	// lastSuccess is when the latest successful write began.
 	lastSuccess time.Time
-	// failingSince is when writes began to fail, with no success since; zero after a
-	// success. err is the latest error. reported: the outage was logged.
+	// failingSince is when writes began to fail, with no success since; zero after a success. err is the latest error.
+	// reported: the outage was logged.
 	failingSince time.Time
 	err          error
 	reported     bool
@@ -30,53 +33,36 @@ type dbHealth struct {
 	lastAnswer time.Time
 }
 
-// begin records that a write or a rejection begins, and finish that it has ended, with whatever result.
-func (h *dbHealth) begin(began time.Time) {
+// begin records that a write or a rejection begins. It ends with wrote or rejected.
+func (h *dbHealth) begin() (began time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	began = time.Now()
 	h.running = append(h.running, began)
+	return began
 }
 
-func (h *dbHealth) finish(began time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// end records that a write or a rejection is over. The mutex is held.
+func (h *dbHealth) end(began time.Time) {
 	i := slices.Index(h.running, began)
 	h.running = slices.Delete(h.running, i, i+1)
 }
 
-// succeeded records a successful write. If it ends a reported outage, it returns how long
-// that lasted, else 0.
-func (h *dbHealth) succeeded(began time.Time) (outage time.Duration) {
+// wrote records that an attempt to write orders has ended with err.
+func (h *dbHealth) wrote(ctx context.Context, began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if began.After(h.lastSuccess) {
-		h.lastSuccess = began
+	h.end(began)
+	if err == nil {
+		if began.After(h.lastSuccess) {
+			h.lastSuccess = began
+		}
+		h.answered(ctx)
+		return
 	}
-	return h.end()
-}
-
-// rejected records that the database wrote a rejection. That ends an outage, and does not count as the write of an order.
-func (h *dbHealth) rejected() (outage time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.end()
-}
-
-// end ends an outage, if there is one. The mutex is held.
-func (h *dbHealth) end() (outage time.Duration) {
-	if h.reported {
-		outage = time.Since(h.failingSince)
+	if _, final := rejectionReason(err); final || ctx.Err() != nil {
+		return // the order is rejected next, which shows whether the database writes; or the caller gave up
 	}
-	h.failingSince, h.err, h.reported = time.Time{}, nil, false
-	h.lastAnswer = time.Now()
-	return outage
-}
-
-// failed records a failed write. During an outage it returns the outage's beginning, else
-// the zero time. first is true once per outage.
-func (h *dbHealth) failed(began time.Time, err error) (since time.Time, first bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.failingSince.IsZero() {
 		h.failingSince = began
 		if h.lastSuccess.After(began) { // a write of another worker has succeeded since
@@ -84,10 +70,35 @@ func (h *dbHealth) failed(began time.Time, err error) (since time.Time, first bo
 		}
 	}
 	if h.err = err; time.Since(h.failingSince) < outageAfter {
-		return time.Time{}, false
+		return
 	}
-	first, h.reported = !h.reported, true
-	return h.failingSince, first
+	if !h.reported {
+		h.reported = true
+		h.config.warn(ctx, "the database takes no orders, retrying", err)
+	}
+	h.config.Observer.outage(h.failingSince, err)
+}
+
+// rejected records that an attempt to reject an order has ended with err. A success ends an outage, and does not count as
+// the write of an order.
+func (h *dbHealth) rejected(ctx context.Context, began time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(began)
+	if err == nil {
+		h.answered(ctx)
+	}
+}
+
+// answered ends an outage, if there is one. The mutex is held.
+func (h *dbHealth) answered(ctx context.Context) {
+	outage, reported := time.Since(h.failingSince), h.reported
+	h.failingSince, h.err, h.reported = time.Time{}, nil, false
+	h.lastAnswer = time.Now()
+	if reported {
+		h.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database takes orders again", slog.Duration("after", outage))
+		h.config.Observer.outage(time.Time{}, nil)
+	}
 }
 
 // inOutage reports whether an outage was reported that has not ended.
@@ -111,61 +122,22 @@ var (
 	errStillRunning = errors.New("fulfil: a write is still running")
 )
 
-// Check returns an error while accepted orders wait because the database does not answer
-// or refuses every order. It does not query the database: a failure while no order is
-// being written is noticed with the next order.
-func (f *Fulfiller) Check(context.Context) error {
-	since, err := f.health.outage()
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w for %v: %w", errOutage, time.Since(since).Round(time.Second), err)
-}
-
-// outage returns since when the database has taken no orders, and why; nil if it takes them. A write that hangs says so
+// check returns since when the database has taken no orders, and why; nil if it takes them. A write that hangs says so
 // before it fails.
-func (h *dbHealth) outage() (since time.Time, err error) {
+func (h *dbHealth) check() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.reported:
-		return h.failingSince, h.err
-	case len(h.running) == 0:
-		return time.Time{}, nil
+	since, err := h.failingSince, h.err
+	if !h.reported {
+		if len(h.running) == 0 {
+			return nil
+		}
+		if since, err = slices.MinFunc(h.running, time.Time.Compare), errStillRunning; h.lastAnswer.After(since) {
+			since = h.lastAnswer
+		}
+		if time.Since(since) < outageAfter {
+			return nil
+		}
 	}
-	if since = slices.MinFunc(h.running, time.Time.Compare); h.lastAnswer.After(since) {
-		since = h.lastAnswer
-	}
-	if time.Since(since) < outageAfter {
-		return time.Time{}, nil
-	}
-	return since, errStillRunning
-}
-
-// recordWrite records a write that began at a time and ended with err, and reports the
-// beginning and the end of an outage.
-func (f *Fulfiller) recordWrite(ctx context.Context, began time.Time, err error) {
-	if err == nil {
-		f.outageEnded(ctx, f.health.succeeded(began))
-		return
-	}
-	if _, final := rejectionReason(err); final || ctx.Err() != nil {
-		return // the order is rejected next, which shows whether the database writes; or the caller gave up
-	}
-	since, first := f.health.failed(began, err)
-	if first {
-		f.warn(ctx, "the database takes no orders, retrying", err)
-	}
-	if !since.IsZero() {
-		f.config.Observer.outage(since, err)
-	}
-}
-
-// outageEnded reports the end of an outage, unless its length is 0.
-func (f *Fulfiller) outageEnded(ctx context.Context, outage time.Duration) {
-	if outage == 0 {
-		return
-	}
-	f.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database takes orders again", slog.Duration("after", outage))
-	f.config.Observer.outage(time.Time{}, nil)
+	return fmt.Errorf("%w for %v: %w", errOutage, time.Since(since).Round(time.Second), err)
 }

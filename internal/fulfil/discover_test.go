@@ -16,14 +16,14 @@ type nodeAway struct {
 	voucher int64
 }
 
-func (m nodeAway) ensureGroup(_ context.Context, s *stream) error {
+func (m *nodeAway) ensureGroup(_ context.Context, s *stream) error {
 	if s.voucher == m.voucher {
 		return errRedisDown
 	}
 	return nil
 }
 
-func (m nodeAway) backlog(_ context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error) {
+func (m *nodeAway) backlog(_ context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error) {
 	lengths = map[*stream]int64{}
 	for _, s := range streams {
 		if s.voucher == m.voucher {
@@ -49,21 +49,22 @@ func TestStartWhileANodeIsAway(t *testing.T) {
 	t.Parallel()
 	for _, away := range []int64{1, 2} { // on sale, and ended
 		m := newFakeStreams(0)
-		f := newFulfiller(Config{Store: listed{storeOf(m)}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), nodeAway{m, away})
+		node := &nodeAway{m, away}
+		f := newFulfiller(Config{Store: listed{storeOf(m)}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), node)
 		if _, complete := f.Watched(); complete {
 			t.Error("complete before the start")
 		}
 		for range 3 {
-			f.discover(t.Context(), true)
+			f.discovery.discover(t.Context(), true)
 			vouchers, complete := f.Watched()
 			i := slices.IndexFunc(vouchers, func(v contract.AdmissionVoucher) bool { return v.VoucherID == away })
 			if !complete || i < 0 || vouchers[i].Buckets != 2*int(away)-1 || !slices.ContainsFunc(vouchers, func(v contract.AdmissionVoucher) bool { return v.VoucherID == 1 }) {
 				t.Errorf("voucher %d is on the node: watched %+v, complete %t", away, vouchers, complete)
 			}
 		}
-		f.reader = m // the node is back
-		f.discover(t.Context(), true)
-		if vouchers, complete := f.Watched(); !complete || !f.complete.Load() {
+		node.voucher = 0 // the node is back
+		f.discovery.discover(t.Context(), true)
+		if vouchers, complete := f.Watched(); !complete || !f.discovery.complete.Load() {
 			t.Errorf("the node is back: watched %+v, complete %t", vouchers, complete)
 		}
 	}

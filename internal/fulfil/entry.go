@@ -19,14 +19,14 @@ type stream struct {
 	keys    ledger.Keys
 	// finalChannel announces the final orders of the voucher, of all its buckets.
 	finalChannel string
-	// writtenNew and writtenLate count the orders of this stream that the process has written. Late ones take a
-	// voucher again, and are written by other statements.
+	// writtenNew and writtenLate count the orders of this stream that the process has written. Late ones take a unit
+	// again, and are written by other statements.
 	writtenNew, writtenLate atomic.Int64
-	// watched: the workers read the stream. Otherwise it rests; see rest.go. It is watched until awakeUntil at least.
-	// grouped: its group was there. The fulfiller's mu guards these.
+	// watched: the workers read the stream. Otherwise it rests; see [watchList]. It is watched until awakeUntil at least.
+	// grouped: its group was there. The watchList's mutex guards these.
 	watched, grouped bool
 	awakeUntil       time.Time
-	// looked: its length was measured. The fulfiller's discovering guards it.
+	// looked: its length was measured. The discovery's mutex guards it.
 	looked bool
 }
 
@@ -56,7 +56,7 @@ func streamsOf(prefix string, v contract.AdmissionVoucher) []*stream {
 
 // entry is one delivery of an order.
 type entry struct {
-	*stream
+	stream *stream
 	// id is that of the stream's entry. Other orders may have the same one; see group.
 	id string
 	// order is the content of the entry; if malformed is set, as much as could be read.
@@ -82,14 +82,17 @@ func (e *entry) key() entryID { return entryID{stream: e.stream, id: e.id} }
 // same statements. The database may refuse all of them, and take those of other vouchers.
 func (e *entry) written() *atomic.Int64 {
 	if e.order.Late {
-		return &e.writtenLate
+		return &e.stream.writtenLate
 	}
-	return &e.writtenNew
+	return &e.stream.writtenNew
 }
 
 // isNew reports whether the order was delivered for the first time. The database may have any other order already, and
 // then its success does not show that the database takes orders.
 func (e *entry) isNew() bool { return e.deliveries == 0 && e.order.At.Equal(ledger.EntryTime(e.id)) }
+
+// isSplit reports whether the entry is no longer this delivery's to finish; see group.
+func (e entry) isSplit() bool { return e.group != nil && e.group.split }
 
 // group is one delivery of an entry of the stream that has several orders. They are written like any other orders,
 // and the entry is acknowledged with the last one. If one of them cannot be written, the entry is split: then each
@@ -192,6 +195,39 @@ func byStream(entries []entry) (parts [][]entry) {
 		parts, entries = append(parts, entries[:end]), entries[end:]
 	}
 	return parts
+}
+
+// byVoucher splits entries into parts of one voucher each.
+func byVoucher(entries []entry) (parts [][]entry) {
+	of := map[int64]int{} // the part of each voucher
+	for _, e := range entries {
+		i, known := of[e.stream.voucher]
+		if !known {
+			i = len(parts)
+			of[e.stream.voucher], parts = i, append(parts, nil)
+		}
+		parts[i] = append(parts[i], e)
+	}
+	return parts
+}
+
+// voucherOf returns the voucher of some entries, and whether all of them are of it.
+func voucherOf(entries []entry) (voucherID int64, one bool) {
+	voucherID = entries[0].stream.voucher
+	return voucherID, !slices.ContainsFunc(entries, func(e entry) bool { return e.stream.voucher != voucherID })
+}
+
+// divide returns the entries for which is reports true, and the others.
+func divide(entries []entry, is func(entry) bool) (those, others []entry) {
+	those = make([]entry, 0, len(entries))
+	for _, e := range entries {
+		if is(e) {
+			those = append(those, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	return those, others
 }
 
 func accepted(entries []entry) []contract.Accepted {

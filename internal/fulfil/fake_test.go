@@ -351,9 +351,9 @@ func process(from streamReader, to contract.AdmissionStore, change func(*Config)
 	}
 	f := newFulfiller(c.withDefaults(), from)
 	for _, s := range streams {
-		f.all[s.id()] = s
+		f.streams.all[s.id()] = s
 	}
-	f.setWatched(streams)
+	f.streams.setWatched(streams)
 	return f
 }
 
@@ -362,8 +362,8 @@ func (m *fakeStreams) run(ctx context.Context, from streamReader, to contract.Ad
 	f := process(from, to, change, streams...)
 	m.fulfiller = f
 	ctx, cancel := context.WithCancel(ctx)
-	f.heartbeat(ctx)
-	endHeartbeat := f.startHeartbeat()
+	f.liveness.beat(ctx)
+	endHeartbeat := f.liveness.start()
 	var running sync.WaitGroup
 	running.Go(func() { newWorker(f, 0).run(ctx, ctx) })
 	return func() {

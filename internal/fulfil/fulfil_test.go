@@ -88,14 +88,14 @@ func vouchersComeAndGo(t *testing.T, s *env) {
 
 	f.config.Store = &listingStore{AdmissionStore: s.db.AdmissionStore(), now: singleBucket(2), ever: singleBucket(1, 2, 3)}
 	s.until("the voucher is no longer watched", func() bool {
-		f.discover(t.Context(), false)
+		f.discovery.discover(t.Context(), false)
 		watched, _ := f.Watched()
 		return slices.Equal(watched, singleBucket(2))
 	})
 	s.open(3, time.Now().Add(time.Hour))
 	s.accept(1, 1)
 	s.accept(3, 1)
-	f.discover(t.Context(), true)
+	f.discovery.discover(t.Context(), true)
 	s.wantFinalState(0)
 }
 

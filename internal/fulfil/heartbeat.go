@@ -7,24 +7,35 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// An entry can be pending without any worker processing it. Two cases cause no error in
-// any worker:
+// liveness sends the heartbeats of this process, and compares the pending entries of the groups with the processes that
+// are alive. For an entry can be pending without any worker processing it, and two of the causes are errors of no worker:
 //
 //	cause                                                     the entry is pending at
 //	a promoted replica lacks the latest acknowledgements      a live worker that has finished it
 //	the process of its worker has died                        a dead worker
 //
-// So each process sends heartbeats, and compares the pending entries of the groups with
-// what its workers know of and with the processes that are alive.
+// It is safe for use by several goroutines.
+type liveness struct {
+	config  *Config
+	reader  streamReader
+	streams *watchList
+	// incarnation tells this process from one of the same name before it.
+	incarnation string
+	// since is since when the heartbeat key has been there without a break, for all that is known; nil if it may not be
+	// there.
+	since atomic.Pointer[time.Time]
+	// pending is the latest count of pending entries; nil before the first one.
+	pending atomic.Pointer[pendingEntries]
+}
 
-// missedHeartbeats is after how many intervals without a heartbeat a process counts as
-// dead. That does no harm to a process that is only slow: both processes write the same
-// rows, and the second write changes nothing.
+// missedHeartbeats is after how many intervals without a heartbeat a process counts as dead. That does no harm to a process
+// that is only slow: both processes write the same rows, and the second write changes nothing.
 const missedHeartbeats = 3
 
 // pendingEntries are the pending entries of the groups at one moment.
@@ -35,54 +46,54 @@ type pendingEntries struct {
 	dead map[string]bool
 }
 
-// startHeartbeat calls heartbeat periodically until stop is called.
-func (f *Fulfiller) startHeartbeat() (stop func()) {
+// start calls beat periodically until stop is called.
+func (l *liveness) start() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { every(ctx, f.config.HeartbeatEvery, func() { f.heartbeat(ctx) }) })
+	running.Go(func() { every(ctx, l.config.HeartbeatEvery, func() { l.beat(ctx) }) })
 	return func() {
 		cancel()
 		running.Wait()
-		// Without this, others would claim the unfinished entries only after heartbeatTTL.
-		_ = f.reader.removeHeartbeat(context.Background(), f.heartbeatKey(f.config.Name))
+		// Without this, others would claim the unfinished entries only after the key's time to live.
+		_ = l.reader.removeHeartbeat(context.Background(), l.key(l.config.Name))
 	}
 }
 
-// heartbeat renews the process's heartbeat key and counts the pending entries. Errors are
-// those of Redis, which the workers report.
-func (f *Fulfiller) heartbeat(ctx context.Context) {
-	renewed, err := f.reader.setHeartbeat(ctx, f.heartbeatKey(f.config.Name), f.incarnation, f.heartbeatTTL())
+// beat renews the process's heartbeat key and counts the pending entries. Errors are those of Redis, which the workers
+// report.
+func (l *liveness) beat(ctx context.Context) {
+	renewed, err := l.reader.setHeartbeat(ctx, l.key(l.config.Name), l.incarnation, l.ttl())
 	switch _, answered := errors.AsType[redis.Error](err); {
 	case err != nil && !answered:
-		f.heartbeatSince.Store(nil)
+		l.since.Store(nil)
 		return
 	case err != nil: // its memory is full, but it can still tell what is pending
-		f.heartbeatSince.Store(nil)
-	case !renewed || f.heartbeatSince.Load() == nil:
+		l.since.Store(nil)
+	case !renewed || l.since.Load() == nil:
 		now := time.Now()
-		f.heartbeatSince.Store(&now)
+		l.since.Store(&now)
 	}
-	counts, _ := f.reader.countPending(ctx, *f.watched.Load())
+	counts, _ := l.reader.countPending(ctx, l.streams.watched())
 	keys := map[string]bool{}
 	for _, consumers := range counts {
 		for consumer := range consumers {
-			keys[f.heartbeatKey(processOf(consumer))] = true
+			keys[l.key(processOf(consumer))] = true
 		}
 	}
 	pending := &pendingEntries{counts: counts, dead: map[string]bool{}}
-	alive, err := f.reader.alive(ctx, slices.Collect(maps.Keys(keys)))
+	alive, err := l.reader.alive(ctx, slices.Collect(maps.Keys(keys)))
 	known := err == nil // else assume that all are alive
 	for _, consumers := range counts {
 		for consumer := range consumers {
 			process := processOf(consumer)
-			pending.dead[consumer] = known && process != f.config.Name && alive[f.heartbeatKey(process)] == ""
+			pending.dead[consumer] = known && process != l.config.Name && alive[l.key(process)] == ""
 		}
 	}
-	f.pending.Store(pending)
+	l.pending.Store(pending)
 }
 
 // attempter is the name under which this process records its attempts.
-func (f *Fulfiller) attempter() string { return f.config.Name + ":" + f.incarnation }
+func (l *liveness) attempter() string { return l.config.Name + ":" + l.incarnation }
 
 // errNotKnownYet: which processes are alive is only known when each of them has had the time for a heartbeat, since
 // this process began, or Redis came back, perhaps without the keys.
@@ -90,23 +101,23 @@ var errNotKnownYet = errors.New("fulfil: which processes are alive is not known 
 
 // attempters counts those of some attempts whose processes have ended, and returns those whose processes live. Attempts
 // of another version are neither.
-func (f *Fulfiller) attempters(ctx context.Context, attempts []string) (ended int64, alive []string, err error) {
-	if since := f.heartbeatSince.Load(); since == nil || time.Since(*since) < f.heartbeatTTL() {
+func (l *liveness) attempters(ctx context.Context, attempts []string) (ended int64, alive []string, err error) {
+	if since := l.since.Load(); since == nil || time.Since(*since) < l.ttl() {
 		return 0, nil, errNotKnownYet
 	}
 	incarnations := map[string]string{} // by heartbeat key
 	for _, attempt := range attempts {
 		if i := strings.LastIndexByte(attempt, ':'); i >= 0 {
-			incarnations[f.heartbeatKey(attempt[:i])] = ""
+			incarnations[l.key(attempt[:i])] = ""
 		}
 	}
-	if incarnations, err = f.reader.alive(ctx, slices.Collect(maps.Keys(incarnations))); err != nil {
+	if incarnations, err = l.reader.alive(ctx, slices.Collect(maps.Keys(incarnations))); err != nil {
 		return 0, nil, err
 	}
 	for _, attempt := range attempts {
 		switch i := strings.LastIndexByte(attempt, ':'); {
 		case i < 0:
-		case incarnations[f.heartbeatKey(attempt[:i])] == attempt[i+1:]:
+		case incarnations[l.key(attempt[:i])] == attempt[i+1:]:
 			alive = append(alive, attempt)
 		default:
 			ended++
@@ -115,12 +126,12 @@ func (f *Fulfiller) attempters(ctx context.Context, attempts []string) (ended in
 	return ended, alive, nil
 }
 
-// heartbeatKey is the key that exists while a process is alive. Its value is the process's incarnation.
-func (f *Fulfiller) heartbeatKey(process string) string {
-	return f.config.Prefix + "fulfil:alive:" + process
+// key is the key that exists while a process is alive. Its value is the process's incarnation.
+func (l *liveness) key(process string) string {
+	return l.config.Prefix + "fulfil:alive:" + process
 }
 
-func (f *Fulfiller) heartbeatTTL() time.Duration { return missedHeartbeats * f.config.HeartbeatEvery }
+func (l *liveness) ttl() time.Duration { return missedHeartbeats * l.config.HeartbeatEvery }
 
 // processOf returns the name of a consumer's process: consumers are named "<process>-<n>".
 func processOf(consumer string) string {

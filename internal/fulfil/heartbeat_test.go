@@ -47,16 +47,16 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 		w := newWorker(f, 0)
 		w.updateStreams()
 		w.streams[m.stream].replay = false
-		f.heartbeat(t.Context())
-		w.retryLater(retryEntry{entry: m.entries[0].entry}, time.Hour)
+		f.liveness.beat(t.Context())
+		w.retries.add(retryEntry{entry: m.entries[0].entry}, time.Hour)
 		if w.recoverPending(t.Context(), t.Context()); w.streams[m.stream].replay {
 			t.Error("an entry of the retry queue causes a replay")
 		}
-		clear(w.retryQueue)
+		clear(w.retries.entries)
 		if w.recoverPending(t.Context(), t.Context()); w.streams[m.stream].replay {
 			t.Error("the same count of pending entries is used twice")
 		}
-		f.heartbeat(t.Context())
+		f.liveness.beat(t.Context())
 		if w.recoverPending(t.Context(), t.Context()); !w.streams[m.stream].replay {
 			t.Error("an unknown entry causes no replay")
 		}
@@ -93,33 +93,33 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 		client := simulate.NewRedis(t).Client(t)
 		beat := func(incarnation string) *Fulfiller {
 			f := newFulfiller(Config{Name: "dies", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))
-			f.incarnation = incarnation
-			f.heartbeat(t.Context())
+			f.liveness.incarnation = incarnation
+			f.liveness.beat(t.Context())
 			return f
 		}
 		f := beat("a")
 		for _, incarnation := range []string{"a", "a", "b", "b"} { // set, renewed, and taken over
-			simulate.Sleep(f.heartbeatTTL() / 2)
+			simulate.Sleep(f.liveness.ttl() / 2)
 			beat(incarnation)
-			alive, err := f.reader.alive(t.Context(), []string{f.heartbeatKey("dies"), f.heartbeatKey("other")})
-			if err != nil || alive[f.heartbeatKey("dies")] != incarnation || alive[f.heartbeatKey("other")] != "" {
+			alive, err := f.reader.alive(t.Context(), []string{f.liveness.key("dies"), f.liveness.key("other")})
+			if err != nil || alive[f.liveness.key("dies")] != incarnation || alive[f.liveness.key("other")] != "" {
 				t.Errorf("%v, %v; want %s", alive, err, incarnation)
 			}
-			if ttl := client.PTTL(t.Context(), f.heartbeatKey("dies")).Val(); ttl != f.heartbeatTTL() || ttl > 2*time.Second {
-				t.Errorf("the key lives for %v, want %v", ttl, f.heartbeatTTL())
+			if ttl := client.PTTL(t.Context(), f.liveness.key("dies")).Val(); ttl != f.liveness.ttl() || ttl > 2*time.Second {
+				t.Errorf("the key lives for %v, want %v", ttl, f.liveness.ttl())
 			}
 		}
 		for _, test := range []struct {
 			incarnation string
 			renewed     bool
 		}{{"b", true}, {"c", false}, {"c", true}} {
-			renewed, err := f.reader.setHeartbeat(t.Context(), f.heartbeatKey("dies"), test.incarnation, f.heartbeatTTL())
+			renewed, err := f.reader.setHeartbeat(t.Context(), f.liveness.key("dies"), test.incarnation, f.liveness.ttl())
 			if err != nil || renewed != test.renewed {
 				t.Errorf("renewed by %s: %t, %v", test.incarnation, renewed, err)
 			}
 		}
-		simulate.Sleep(f.heartbeatTTL())
-		if client.Exists(t.Context(), f.heartbeatKey("dies")).Val() != 0 {
+		simulate.Sleep(f.liveness.ttl())
+		if client.Exists(t.Context(), f.liveness.key("dies")).Val() != 0 {
 			t.Error("the key of a dead process stays")
 		}
 	})
@@ -132,16 +132,16 @@ func TestHeartbeatWithoutMemory(t *testing.T) {
 	server := simulate.NewRedis(t)
 	client := server.Client(t)
 	f := newFulfiller(Config{Name: "again", Store: fakeAdmissionStore{}, Client: client}.withDefaults(), newRedisStreams(client))
-	f.setWatched(nil)
-	fail.NowIf(t, client.Set(t.Context(), f.heartbeatKey("again"), "former", time.Minute).Err())
+	f.streams.setWatched(nil)
+	fail.NowIf(t, client.Set(t.Context(), f.liveness.key("again"), "former", time.Minute).Err())
 	server.Refuse(func(command string, _ ...string) string {
 		if command == "SET" {
 			return "OOM command not allowed when used memory > 'maxmemory'."
 		}
 		return ""
 	})
-	f.heartbeat(t.Context())
-	if f.pending.Load() == nil || f.heartbeatSince.Load() != nil {
-		t.Errorf("pending entries %v, heartbeat since %v", f.pending.Load(), f.heartbeatSince.Load())
+	f.liveness.beat(t.Context())
+	if f.liveness.pending.Load() == nil || f.liveness.since.Load() != nil {
+		t.Errorf("pending entries %v, heartbeat since %v", f.liveness.pending.Load(), f.liveness.since.Load())
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"seckill/internal/admission/contract"
 	"seckill/internal/lock"
 	"seckill/internal/order"
-	"seckill/internal/voucher"
 )
 
 // persistAll writes entries in batches; see persist. Of several errors it returns the first.
@@ -23,11 +23,21 @@ func (w *worker) persistAll(ctx context.Context, entries []entry) (failed error)
 	return failed
 }
 
+// batches splits entries into parts of the same size, as near to size as possible. Entries of a stream with several orders
+// do not add up to it exactly, and a second transaction for the few above it would cost as much as the first.
+func batches(entries []entry, size int) iter.Seq[[]entry] {
+	n := max(1, (len(entries)+size/2)/size)
+	return slices.Chunk(entries, max(1, (len(entries)+n-1)/n))
+}
+
 // persist writes a batch and takes it out of the streams. Orders that the database does not take are in the retry queue
 // afterwards, or their entries are split. Its error is one of Redis or of the context; the unfinished entries are then
 // delivered again.
 func (w *worker) persist(ctx context.Context, batch []entry) (failed error) {
-	b := bisection{worker: w, parts: [][]entry{w.withoutRefused(ctx, batch)}, failures: map[int64]int{}}
+	refused := w.retries.refusesAll()
+	write, wait := divide(batch, func(e entry) bool { return !refused(e.stream) })
+	w.setAside(ctx, wait)
+	b := bisection{worker: w, parts: [][]entry{write}, failures: map[int64]int{}}
 	for len(b.parts) > 0 && ctx.Err() == nil {
 		part := b.parts[0]
 		b.parts = b.parts[1:]
@@ -39,8 +49,8 @@ func (w *worker) persist(ctx context.Context, batch []entry) (failed error) {
 // bisection writes a batch, and finds the orders of it that fail: a part that fails is split in halves, whose turn comes
 // after the parts that wait already.
 type bisection struct {
-	*worker
-	parts [][]entry
+	worker *worker
+	parts  [][]entry
 	// attempts is how many attempts have failed since the latest success with an error that says nothing about the orders.
 	// pauseDue: the latest attempt was one of these, and no pause has followed yet.
 	attempts int
@@ -60,38 +70,37 @@ const (
 
 // write writes a part of the batch.
 func (b *bisection) write(ctx context.Context, part []entry) error {
-	part = slices.DeleteFunc(part, func(e entry) bool { return e.group != nil && e.group.split }) // delivered again
-	if len(part) == 0 {
+	if part = slices.DeleteFunc(part, entry.isSplit); len(part) == 0 { // all are delivered again
 		return nil
 	}
 	voucherID, one := voucherOf(part)
 	if one && b.failures[voucherID] >= maxRefused {
-		b.setAside(ctx, part)
+		b.worker.setAside(ctx, part)
 		return nil
 	}
 	if b.pauseDue && !b.pause(ctx) {
 		return ctx.Err()
 	}
 	began := time.Now()
-	statuses, err := b.tryWrite(ctx, part)
+	statuses, err := b.worker.tryWrite(ctx, part)
 	switch {
 	case err == nil:
 		b.attempts = 0
 		for _, e := range part {
-			delete(b.failures, e.voucher)
+			delete(b.failures, e.stream.voucher)
 		}
-		return b.complete(ctx, part, statuses)
+		return b.worker.complete(ctx, part, statuses)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	// A server that answers is not spared by a pause, and the next part may be of a voucher that it takes.
 	b.pauseDue = saysNothing(err)
 	if _, final := rejectionReason(err); one && !final {
-		b.countFailure(ctx, part, time.Since(began), err)
+		b.countFailure(ctx, part[0], time.Since(began), err)
 	}
 	switch half := len(part) / 2; {
 	case half == 0:
-		return b.failedAlone(ctx, part[0], err)
+		return b.worker.failedAlone(ctx, part[0], err)
 	case one:
 		b.parts = append(b.parts, part[:half], part[half:])
 	default: // usually all of them are of vouchers that the database takes, but one
@@ -100,32 +109,39 @@ func (b *bisection) write(ctx context.Context, part []entry) error {
 	return nil
 }
 
-// countFailure counts a failure of a part that has orders of one voucher. If it says nothing about the orders, then after
-// maxRefused of them the voucher's retries are paused.
-func (b *bisection) countFailure(ctx context.Context, part []entry, took time.Duration, err error) {
-	voucherID := part[0].voucher
-	if b.failures[voucherID]++; took >= outageAfter {
-		b.failures[voucherID] += slowFailure - 1
+// pause sleeps after a failure. It reports false if ctx ended.
+func (b *bisection) pause(ctx context.Context) bool {
+	b.attempts++
+	b.pauseDue = false
+	return sleep(ctx, backoff(b.attempts, b.worker.config.MinBackoff, b.worker.config.MaxBackoff))
+}
+
+// countFailure counts a failure of a part that has orders of one voucher, of which e is the first. If it says nothing about
+// the orders, then after maxRefused of them the voucher's retries are paused.
+func (b *bisection) countFailure(ctx context.Context, e entry, took time.Duration, err error) {
+	of := e.stream.voucher
+	if b.failures[of]++; took >= outageAfter {
+		b.failures[of] += slowFailure - 1
 	}
-	if saysNothing(err) && b.failures[voucherID] >= maxRefused {
-		b.warnRefused(ctx, part[0], err)
-		b.pauseVoucher(part[0].stream, took, true)
+	if saysNothing(err) && b.failures[of] >= maxRefused {
+		b.worker.warnRefused(ctx, e, err)
+		b.worker.retries.pauseVoucher(b.worker.streamsLike(e.stream), took, true)
 	}
 }
 
 // failedAlone handles an order that failed alone.
-func (b *bisection) failedAlone(ctx context.Context, e entry, err error) error {
+func (w *worker) failedAlone(ctx context.Context, e entry, err error) error {
 	reason, final := rejectionReason(err)
 	switch {
 	case final && e.group != nil:
-		b.split(ctx, e)
+		w.split(ctx, e)
 	case final:
-		return b.reject(ctx, retryEntry{entry: e}, reason, err)
+		return w.reject(ctx, retryEntry{entry: e}, reason, err)
 	default:
 		if !saysNothing(err) {
-			b.warnRefused(ctx, e, err)
+			w.warnRefused(ctx, e, err)
 		}
-		b.queue(ctx, retryEntry{entry: e, failures: 1, alike: e.written().Load()})
+		w.queue(ctx, retryEntry{entry: e, failures: 1, alike: e.written().Load()})
 	}
 	return nil
 }
@@ -139,76 +155,29 @@ func (w *worker) setAside(ctx context.Context, entries []entry) {
 
 // queue moves an order to the retry queue, or splits its entry.
 func (w *worker) queue(ctx context.Context, e retryEntry) {
-	if e.group != nil {
+	if e.entry.group != nil {
 		w.split(ctx, e.entry)
 	} else {
-		w.retryLater(e, w.config.MinBackoff)
+		w.retries.add(e, w.config.MinBackoff)
 	}
-}
-
-// withoutRefused returns a batch without the entries of streams whose orders the database does not take. It sets these
-// entries aside.
-func (w *worker) withoutRefused(ctx context.Context, batch []entry) []entry {
-	refused := w.refusesAll()
-	return slices.DeleteFunc(slices.Clone(batch), func(e entry) bool {
-		if refused(e.stream) {
-			w.setAside(ctx, []entry{e})
-		}
-		return refused(e.stream)
-	})
-}
-
-// pause sleeps after a failure. It reports false if ctx ended.
-func (b *bisection) pause(ctx context.Context) bool {
-	b.attempts++
-	b.pauseDue = false
-	return sleep(ctx, backoff(b.attempts, b.config.MinBackoff, b.config.MaxBackoff))
-}
-
-// voucherOf returns the voucher of some entries, and whether all of them are of it.
-func voucherOf(entries []entry) (voucherID int64, one bool) {
-	voucherID = entries[0].voucher
-	return voucherID, !slices.ContainsFunc(entries, func(e entry) bool { return e.voucher != voucherID })
-}
-
-// byVoucher splits entries into parts of one voucher each.
-func byVoucher(entries []entry) (parts [][]entry) {
-	of := map[int64]int{} // the part of each voucher
-	for _, e := range entries {
-		i, known := of[e.voucher]
-		if !known {
-			i = len(parts)
-			of[e.voucher], parts = i, append(parts, nil)
-		}
-		parts[i] = append(parts[i], e)
-	}
-	return parts
-}
-
-// deleted returns the entries that were deleted after their delivery.
-func deleted(entries []entry) []entry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return !e.deleted })
 }
 
 // tryWrite runs one transaction and records its result.
 func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, error) {
-	began := time.Now()
-	w.health.begin(began)
+	began := w.health.begin()
 	statuses, err := w.write(ctx, accepted(batch))
 	if errors.Is(err, order.ErrFutureEpoch) {
 		statuses, err = w.writeAhead(ctx, batch, err)
 	}
-	w.health.finish(began)
 	w.config.Observer.batch(len(batch), time.Since(began), err)
-	w.recordWrite(ctx, began, err)
+	w.health.wrote(ctx, began, err)
 	if err != nil {
 		return nil, err
 	}
 	for i, status := range statuses {
 		if e := &batch[i]; status.Persisted() && e.isNew() {
 			e.written().Add(1)
-			delete(w.retryPauses, e.stream)
-			delete(w.retryPauses, nil)
+			w.retries.resume(e.stream)
 		}
 	}
 	return statuses, nil
@@ -221,8 +190,7 @@ var (
 	errStatusCount = errors.New("fulfil: the database did not answer for each order")
 )
 
-// write runs one transaction. A panic counts as an error of this batch, so that it does
-// not end the other workers.
+// write runs one transaction. A panic counts as an error of this batch, so that it does not end the other workers.
 func (w *worker) write(ctx context.Context, orders []contract.Accepted) (statuses []order.Status, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -237,11 +205,11 @@ func (w *worker) write(ctx context.Context, orders []contract.Accepted) (statuse
 }
 
 // writeAhead writes a batch again with orders of an epoch that the database does not have. If Redis has it, the database
-// is behind: it was restored from older data, or an older copy took over. Redis was right to accept these orders, and
-// the gate will close the voucher above that epoch. But no script has accepted an order of an epoch that is later than
-// its bucket's: somebody else wrote the entry.
+// is behind: it was restored from older data, or an older copy took over. Redis was right to accept these orders, and the
+// gate will close the voucher above that epoch. But no script has accepted an order of an epoch that is later than its
+// bucket's: somebody else wrote the entry.
 func (w *worker) writeAhead(ctx context.Context, batch []entry, refused error) ([]order.Status, error) {
-	epochs, err := w.reader.epochs(ctx, slices.Collect(maps.Keys(streamSet(batch))))
+	epochs, err := w.reader.epochs(ctx, streamsOfEntries(batch))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", order.ErrUnavailable, err, refused.Error())
 	}
@@ -281,18 +249,6 @@ func (w *worker) complete(ctx context.Context, batch []entry, statuses []order.S
 	return failed
 }
 
-// split gives up a delivery of several orders, for an order that must be handled alone. All orders are delivered
-// again, one by one; those that are in the database by then only need an acknowledgement.
-func (w *worker) split(ctx context.Context, e entry) {
-	if e.group.split {
-		return
-	}
-	e.group.split = true
-	if err := w.reader.split(ctx, e); err != nil {
-		w.streamsFailed(ctx, err, e.stream) // the entry is delivered again
-	}
-}
-
 // acknowledge deletes entries from their streams and notifies the waiters of their orders.
 func (w *worker) acknowledge(ctx context.Context, entries []entry) error {
 	parts := byStream(entries)
@@ -312,37 +268,23 @@ func (w *worker) acknowledge(ctx context.Context, entries []entry) error {
 	return cmp.Or(errs...)
 }
 
-// transient reports whether an error means that the database could not be reached or did
-// not answer in time.
-func transient(err error) bool {
-	return errors.Is(err, order.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
-// saysNothing reports whether an error says nothing about the orders: the next ones, of any voucher, probably fail like
-// these. A database that refuses an order, or does not have its voucher, may take those of other vouchers.
-func saysNothing(err error) bool {
-	return !mayBlameOrder(err) && !errors.Is(err, order.ErrVoucherMissing)
-}
-
-// mayBlameOrder reports whether an error may be the order's own fault: the database, or
-// this program, objected while it processed that order.
-func mayBlameOrder(err error) bool { return !transient(err) || errors.Is(err, order.ErrRefused) }
-
-// rejectionReason returns the reason if the database refused an order for good.
-func rejectionReason(err error) (Reason, bool) {
-	for _, final := range []struct {
-		err    error
-		reason Reason
-	}{
-		{order.ErrAlreadyOrdered, AlreadyOrdered},
-		{order.ErrStaleEpoch, StaleEpoch},
-		{order.ErrFutureEpoch, FutureEpoch},
-		{order.ErrIDTaken, IDTaken},
-		{voucher.ErrSoldOut, SoldOut},
-	} {
-		if errors.Is(err, final.err) {
-			return final.reason, true
-		}
+// split gives up a delivery of several orders, for an order that must be handled alone. All orders are delivered again, one
+// by one; those that are in the database by then only need an acknowledgement.
+func (w *worker) split(ctx context.Context, e entry) {
+	if e.isSplit() {
+		return
 	}
-	return "", false
+	e.group.split = true
+	if err := w.reader.split(ctx, e); err != nil {
+		w.streamsFailed(ctx, err, e.stream) // the entry is delivered again
+	}
+}
+
+// streamsOfEntries returns the streams that some entries are of.
+func streamsOfEntries(entries []entry) []*stream {
+	streams := map[*stream]bool{}
+	for _, e := range entries {
+		streams[e.stream] = true
+	}
+	return slices.Collect(maps.Keys(streams))
 }

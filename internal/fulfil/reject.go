@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -24,21 +23,19 @@ func (w *worker) reject(ctx context.Context, queued retryEntry, reason Reason, c
 	}
 	returnStock := reserved
 	if reserved {
-		began := time.Now()
-		w.health.begin(began)
+		began := w.health.begin()
 		status, err := w.config.Store.Reject(ctx, e.order)
-		w.health.finish(began)
+		w.health.rejected(ctx, began, err)
 		switch {
 		case err == nil:
-			w.outageEnded(ctx, w.health.rejected())
 		case ctx.Err() != nil:
 			return err
 		case errors.Is(err, order.ErrIDTaken):
 			// The id belongs to another order, so nobody can confirm this one.
 		default:
 			// The database seems to write nothing at all. That is not the entry's fault.
-			w.warn(ctx, "a rejection could not be recorded, retrying later", err)
-			w.retryLater(queued, w.config.MaxBackoff)
+			w.config.warn(ctx, "a rejection could not be recorded, retrying later", err)
+			w.retries.add(queued, w.config.MaxBackoff)
 			return nil
 		}
 		switch {
@@ -66,7 +63,7 @@ func (w *worker) deadLetter(ctx context.Context, e entry, returnStock bool, reas
 	w.notifier.notify(e.order.OrderID)
 	w.config.Observer.deadLetter(reason)
 	w.config.Log.LogAttrs(ctx, slog.LevelError, "fulfil: an accepted order was rejected",
-		slog.Int64("voucher", e.voucher), slog.String("entry", e.id), slog.Int64("order", e.order.OrderID),
+		slog.Int64("voucher", e.stream.voucher), slog.String("entry", e.id), slog.Int64("order", e.order.OrderID),
 		slog.Int64("user", e.order.UserID), slog.String("reason", string(reason)), slog.String("detail", detail))
 	return nil
 }

@@ -286,7 +286,7 @@ func (s *env) crashTwo(in *redisStreams, e entry) {
 		s.must(in.endAttempt(s.t.Context(), e, "well"))
 	}
 	// Attempts that a worker begins after the entry was deleted expire.
-	if ttl, err := s.client.TTL(s.t.Context(), e.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > 24*time.Hour {
+	if ttl, err := s.client.TTL(s.t.Context(), e.stream.keys.Tries).Result(); err != nil || ttl <= 0 || ttl > 24*time.Hour {
 		s.t.Errorf("the attempts expire in %v, %v", ttl, err)
 	}
 }

@@ -114,7 +114,7 @@ func (r *replicatedStreams) ask(ctx context.Context, parts [][]entry, errs []err
 	for i, part := range parts {
 		for _, e := range slices.Backward(part) {
 			if !e.deleted { // of the others nothing is written
-				asked, read = append(asked, i), append(read, ledger.LastRead{Keys: e.keys, Entry: e.id})
+				asked, read = append(asked, i), append(read, ledger.LastRead{Keys: e.stream.keys, Entry: e.id})
 				break
 			}
 		}

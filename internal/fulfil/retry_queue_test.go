@@ -32,7 +32,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			if n < well {
 				e.stream = other
 			}
-			w.retryLater(retryEntry{entry: e, setAside: n%2 == 0}, 0)
+			w.retries.add(retryEntry{entry: e, setAside: n%2 == 0}, 0)
 		}
 		for began := time.Now(); time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
 			w.retry(t.Context())
@@ -42,7 +42,7 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 			t.Errorf("tried %d times in a minute", tries)
 		}
 		m.set(func() { m.refuse = nil })
-		for began := time.Now(); len(w.retryQueue) > 0 && time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
+		for began := time.Now(); len(w.retries.entries) > 0 && time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
 			w.retry(t.Context())
 		}
 		m.wantAfter(t, 0, failing+well)
@@ -70,10 +70,10 @@ func TestRefusalsOfManyBuckets(t *testing.T) {
 		}
 		for n, h := range m.entries {
 			e := retryEntry{entry: h.entry, setAside: true}
-			if e.stream = refused[n%buckets]; n < well {
-				e.stream, e.setAside, e.failures = other, false, 1
+			if e.entry.stream = refused[n%buckets]; n < well {
+				e.entry.stream, e.setAside, e.failures = other, false, 1
 			}
-			w.retryLater(e, 0)
+			w.retries.add(e, 0)
 		}
 		for began := time.Now(); time.Since(began) < 10*time.Second; simulate.Sleep(10 * time.Millisecond) {
 			before := len(m.offered)
@@ -145,10 +145,10 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		for _, h := range m.entries {
 			e := h.entry
 			e.deliveries = 100
-			w.retryLater(retryEntry{entry: e}, 0)
+			w.retries.add(retryEntry{entry: e}, 0)
 		}
 		for range 10 {
-			w.health.succeeded(time.Now()) // suspicious, since others are written
+			w.health.wrote(t.Context(), w.health.begin(), nil) // suspicious, since others are written
 			begun := time.Now()
 			w.retry(t.Context())
 			if took := time.Since(begun); took > 4*nodeTimeout {
@@ -163,11 +163,11 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		if took := time.Since(begun); took > 2*nodeTimeout {
 			t.Errorf("the worker ended %v later", took)
 		}
-		if m.begun == 0 || len(w.unsettledAttempts) == 0 {
-			t.Errorf("%d attempts were begun, %d of them may not have ended", m.begun, len(w.unsettledAttempts))
+		if m.begun == 0 || len(w.attempts.unsettled) == 0 {
+			t.Errorf("%d attempts were begun, %d of them may not have ended", m.begun, len(w.attempts.unsettled))
 		}
 		m.hangs.Store(false)
-		w.endAttempts(t.Context())
+		w.attempts.settle(t.Context())
 		m.wantNoAttempts(t)
 	})
 }

@@ -258,7 +258,7 @@ func (r *redisStreams) counted(ctx context.Context, consumer string, entries []e
 	}
 	pending, err := call(ctx, r, entries[0].stream, nodeTimeout, func(ctx context.Context) ([]redis.XPendingExt, error) {
 		return r.client.XPendingExt(ctx, &redis.XPendingExtArgs{
-			Stream: entries[0].keys.Orders, Group: ledger.Group, Consumer: consumer,
+			Stream: entries[0].stream.keys.Orders, Group: ledger.Group, Consumer: consumer,
 			Start: entries[0].id, End: entries[len(entries)-1].id, Count: int64(len(entries)),
 		}).Result()
 	})
@@ -289,7 +289,7 @@ func (r *redisStreams) countOneByOne(ctx context.Context, consumer string, entri
 		return r.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 			for _, e := range unknown {
 				pipe.XPendingExt(ctx, &redis.XPendingExtArgs{
-					Stream: e.keys.Orders, Group: ledger.Group, Consumer: consumer, Start: e.id, End: e.id, Count: 1,
+					Stream: e.stream.keys.Orders, Group: ledger.Group, Consumer: consumer, Start: e.id, End: e.id, Count: 1,
 				})
 			}
 			return nil

@@ -164,7 +164,7 @@ func TestWhoseAttemptsAreDeadly(t *testing.T) {
 		after := func(living ...*worker) { // as long as makes a process dead
 			for range 2 * missedHeartbeats {
 				for _, w := range living {
-					w.heartbeat(t.Context())
+					w.liveness.beat(t.Context())
 				}
 				simulate.Sleep(first.config.HeartbeatEvery)
 			}
@@ -172,7 +172,7 @@ func TestWhoseAttemptsAreDeadly(t *testing.T) {
 		attempt := func(w *worker, deadly bool, want error) {
 			t.Helper()
 			e := retryEntry{entry: m.entries[0].entry}
-			if got, err := w.beginAttempt(t.Context(), &e); got != deadly || !errors.Is(err, want) {
+			if got, err := w.attempts.record(t.Context(), &e); got != deadly || !errors.Is(err, want) {
 				t.Errorf("%s: deadly %t, %v; want %t, %v", w.name, got, err, deadly, want)
 			}
 		}

@@ -6,11 +6,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -21,10 +20,17 @@ import (
 
 // worker is one consumer. It processes one batch at a time.
 type worker struct {
-	*Fulfiller
-	name string
-	// claimer: this worker claims idle entries of other consumers; one worker per process
-	// does. nextClaim is when it does so next.
+	name     string
+	config   *Config
+	reader   streamReader
+	watched  *watchList
+	liveness *liveness
+	health   *dbHealth
+	notifier *notifier
+	retries  *retryQueue
+	attempts *attempts
+	// claimer: this worker claims idle entries of other consumers; one worker per process does. nextClaim is when it does so
+	// next.
 	claimer   bool
 	nextClaim time.Time
 	// streams is the state of each watched stream; known is the list that it was built from, and changed is closed when
@@ -33,22 +39,11 @@ type worker struct {
 	known   *[]*stream
 	changed <-chan struct{}
 	joined  map[*stream]bool
-	// retryQueue are the entries to try again alone, and reported is their number in the latest report to
-	// the observer. If the database refuses a voucher, these are all its orders that are pending.
-	retryQueue map[entryID]retryEntry
-	reported   int
-	// retryPauses are the pauses of retries after failures, by stream; nil is for all streams. Before nextRetry
-	// the queue is not looked through again.
-	retryPauses map[*stream]retryPause
-	nextRetry   time.Time
-	// refusals counts the entries of a stream that were tried alone and refused, since one was written or the latest
-	// pause of the stream. warnedOf is when a refusal was last logged.
-	refusals map[*stream]int
+	// retrying is the number of entries in the retry queues of all workers, and reported is this worker's share in it.
+	retrying *atomic.Int64
+	reported int
+	// warnedOf is when a refusal of a stream was last logged.
 	warnedOf map[*stream]time.Time
-	// unsettledAttempts are attempts that have ended, and Redis may not know it yet.
-	unsettledAttempts map[entryID]entry
-	// stopping reports whether the worker is to read no more entries.
-	stopping func() bool
 	// recovered is the latest count of pending entries that recoverPending has used.
 	recovered *pendingEntries
 	// moreExpected: the last batch was not full, so waiting for more entries pays off.
@@ -61,45 +56,46 @@ type worker struct {
 
 // streamState is what a worker knows of a stream.
 type streamState struct {
-	// replay: the worker has pending entries that it did not receive or did not finish.
-	// They are read again from after replayAfter on.
+	// replay: the worker has pending entries that it did not receive or did not finish. They are read again from after
+	// replayAfter on.
 	replay      bool
 	replayAfter string
-	// failures counts the failures since the last success. The stream is not read before
-	// retryAt.
+	// failures counts the failures since the last success. The stream is not read before retryAt.
 	failures int
 	retryAt  time.Time
 	// perEntry are the orders of the pending entries.
 	perEntry ordersPerEntry
 }
 
+// replayAll has all entries of the stream that are pending at the worker read again.
+func (s *streamState) replayAll() { s.replay, s.replayAfter = true, "0" }
+
 func newWorker(f *Fulfiller, n int) *worker {
 	return &worker{
-		Fulfiller: f, name: fmt.Sprintf("%s-%d", f.config.Name, n+1), claimer: n == 0,
-		streams: map[*stream]*streamState{}, known: &[]*stream{}, joined: map[*stream]bool{},
-		retryQueue: map[entryID]retryEntry{}, retryPauses: map[*stream]retryPause{}, refusals: map[*stream]int{}, warnedOf: map[*stream]time.Time{},
-		unsettledAttempts: map[entryID]entry{},
+		name: fmt.Sprintf("%s-%d", f.config.Name, n+1), config: f.config, reader: f.reader, watched: f.streams,
+		liveness: f.liveness, health: f.health, notifier: f.notifier, retries: newRetryQueue(f.config),
+		attempts: &attempts{config: f.config, reader: f.reader, liveness: f.liveness, health: f.health, unsettled: map[entryID]entry{}},
+		claimer:  n == 0,
 		// A random offset spreads the claims of processes that start together.
 		nextClaim: time.Now().Add(mathrand.N(f.config.ClaimEvery)),
-		stopping:  func() bool { return false },
-		perEntry:  ledger.DefaultOrdersPerEntry,
+		streams:   map[*stream]*streamState{}, known: &[]*stream{}, joined: map[*stream]bool{},
+		retrying: &f.retrying, warnedOf: map[*stream]time.Time{}, perEntry: ledger.DefaultOrdersPerEntry,
 	}
 }
 
 // run reads entries until stop ends. Its work in progress uses the context work, which
 // ends later.
 func (w *worker) run(stop, work context.Context) {
-	w.stopping = func() bool { return stop.Err() != nil }
 	for stop.Err() == nil {
 		w.runOnce(stop, work)
 	}
-	w.endAttempts(work)
+	w.attempts.settle(work)
 	var failed error
 	for s := range w.joined {
 		failed = cmp.Or(failed, w.reader.removeConsumer(work, w.name, s))
 	}
 	if failed != nil { // the claimers of other processes remove it later
-		w.warn(work, "a worker could not leave its group", failed)
+		w.config.warn(work, "a worker could not leave its group", failed)
 	}
 }
 
@@ -129,8 +125,8 @@ func (w *worker) runOnce(stop, work context.Context) {
 // watch. A new one is replayed first: with a name that survived a restart, this worker may
 // have pending entries from before.
 func (w *worker) updateStreams() {
-	w.changed = *w.Fulfiller.changed.Load() // before the list, so that no other list is missed
-	watched := w.watched.Load()
+	w.changed = *w.watched.changed.Load() // before the list, so that no other list is missed
+	watched := w.watched.list.Load()
 	if watched == w.known {
 		return
 	}
@@ -139,16 +135,16 @@ func (w *worker) updateStreams() {
 	for _, s := range *watched {
 		read[s] = true
 		if w.streams[s] == nil {
-			w.streams[s] = &streamState{replay: true, replayAfter: "0", perEntry: ledger.DefaultOrdersPerEntry}
+			w.streams[s] = &streamState{perEntry: ledger.DefaultOrdersPerEntry}
+			w.streams[s].replayAll()
 			w.joined[s] = true
 		}
 	}
 	for s := range w.streams {
 		if !read[s] {
 			delete(w.streams, s)
-			delete(w.retryPauses, s)
-			delete(w.refusals, s)
 			delete(w.warnedOf, s)
+			w.retries.forget(s)
 		}
 	}
 }
@@ -217,7 +213,7 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 			failed = some.streams
 		}
 		for _, s := range streams {
-			w.streams[s].replay, w.streams[s].replayAfter = true, "0"
+			w.streams[s].replayAll()
 		}
 		w.streamsFailed(ctx, err, failed...)
 	}
@@ -228,7 +224,7 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 // readyStreams lists the streams that new entries are read from. Left out are the streams that are paused after a failure,
 // those with pending entries to replay, and those whose orders the database does not take.
 func (w *worker) readyStreams() []*stream {
-	refused := w.refusesAll()
+	refused := w.retries.refusesAll()
 	return slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay || refused(s) })
 }
 
@@ -247,9 +243,9 @@ func (w *worker) streamsFailed(ctx context.Context, err error, streams ...*strea
 			continue // no longer watched: its entries are claimed from this worker later
 		}
 		if state.failures++; state.failures == 1 && n == 0 {
-			w.warn(ctx, "a stream failed, retrying", err)
+			w.config.warn(ctx, "a stream failed, retrying", err)
 		}
-		state.replay, state.replayAfter = true, "0"
+		state.replayAll()
 		state.retryAt = time.Now().Add(backoff(state.failures, w.config.MinBackoff, w.config.MaxBackoff))
 		if redis.HasErrorPrefix(err, "NOGROUP") { // Redis was emptied, or the voucher was removed from it
 			switch err := w.reader.ensureGroup(ctx, s); {
@@ -268,7 +264,7 @@ func (w *worker) process(ctx context.Context, entries []entry) {
 		return
 	}
 	if err := w.processEntries(ctx, entries); err != nil {
-		w.streamsFailed(ctx, err, slices.Collect(maps.Keys(streamSet(entries)))...)
+		w.streamsFailed(ctx, err, streamsOfEntries(entries)...)
 	}
 }
 
@@ -276,44 +272,62 @@ func (w *worker) processEntries(ctx context.Context, entries []entry) error {
 	if err := w.config.Faults.Pass(ctx, lock.CriticalSection); err != nil {
 		return err
 	}
-	failed := w.acknowledge(ctx, deleted(entries))
-	failed = cmp.Or(failed, w.persistAll(ctx, w.selectBatch(ctx, entries)))
+	d := sortDelivered(entries, w.config.MaxDeliveries)
+	failed := w.acknowledge(ctx, d.deleted)
+	for _, e := range d.split {
+		w.split(ctx, e)
+	}
+	for _, e := range d.alone {
+		w.retries.add(retryEntry{entry: e}, 0)
+	}
+	failed = cmp.Or(failed, w.persistAll(ctx, d.together))
 	w.retry(ctx)
 	return failed
 }
 
-// streamSet returns the set of the entries' streams.
-func streamSet(entries []entry) map[*stream]bool {
-	streams := map[*stream]bool{}
-	for _, e := range entries {
-		streams[e.stream] = true
-	}
-	return streams
+// delivered are entries by what is to be done with them.
+type delivered struct {
+	together []entry // to write in batches
+	alone    []entry // malformed, or delivered suspiciously often: to refuse or write alone
+	split    []entry // the same, in an entry with other orders
+	deleted  []entry // since their delivery: to acknowledge
 }
 
-// batches splits entries into parts of the same size, as near to size as possible. Entries of a stream with several
-// orders do not add up to it exactly, and a second transaction for the few above it would cost as much as the first.
-func batches(entries []entry, size int) iter.Seq[[]entry] {
-	n := max(1, (len(entries)+size/2)/size)
-	return slices.Chunk(entries, max(1, (len(entries)+n-1)/n))
-}
-
-// selectBatch returns the entries that can be written together. The others go to the
-// retry queue and are due at once, or are split.
-func (w *worker) selectBatch(ctx context.Context, entries []entry) []entry {
-	batch := make([]entry, 0, len(entries))
+func sortDelivered(entries []entry, maxDeliveries int64) delivered {
+	d := delivered{together: make([]entry, 0, len(entries))}
 	for _, e := range entries {
-		switch {
-		case e.deleted, e.group != nil && e.group.split:
-		case e.group != nil && (e.malformed != nil || e.deliveries > w.config.MaxDeliveries):
-			w.split(ctx, e)
-		case e.malformed != nil || e.deliveries > w.config.MaxDeliveries:
-			w.retryLater(retryEntry{entry: e}, 0)
+		switch suspect := e.malformed != nil || e.deliveries > maxDeliveries; {
+		case e.deleted:
+			d.deleted = append(d.deleted, e)
+		case suspect && e.group != nil:
+			d.split = append(d.split, e)
+		case suspect:
+			d.alone = append(d.alone, e)
 		default:
-			batch = append(batch, e)
+			d.together = append(d.together, e)
 		}
 	}
-	return batch
+	return d
+}
+
+// streamsLike returns a stream, and the others of its voucher that are watched.
+func (w *worker) streamsLike(s *stream) []*stream {
+	like := []*stream{s}
+	for other := range w.streams {
+		if other.voucher == s.voucher && other != s {
+			like = append(like, other)
+		}
+	}
+	return like
+}
+
+// reportRetryQueue reports the number of queued entries if it has changed.
+func (w *worker) reportRetryQueue() {
+	if n := len(w.retries.entries); n != w.reported {
+		all := w.retrying.Add(int64(n - w.reported))
+		w.reported = n
+		w.config.Observer.retryQueue(all)
+	}
 }
 
 // backoff returns the pause after the nth failure. It doubles each time up to longest,

@@ -36,7 +36,7 @@ func (w *worker) replayPage(ctx context.Context, s *stream, orders int) []entry 
 		state.replayAfter = entries[len(entries)-1].id
 		state.perEntry.add(entries)
 	}
-	return w.withoutRetries(entries)
+	return slices.DeleteFunc(entries, w.retries.has)
 }
 
 // recoverPending uses each new count of pending entries once. If Redis lists more entries
@@ -44,7 +44,7 @@ func (w *worker) replayPage(ctx context.Context, s *stream, orders int) []entry 
 // rounds the worker knows only of its retry queue. A replay that is under way finds the
 // rest. The claimer also claims the entries of dead processes.
 func (w *worker) recoverPending(stop, work context.Context) {
-	pending := w.pending.Load()
+	pending := w.liveness.pending.Load()
 	if pending == nil || pending == w.recovered {
 		return
 	}
@@ -54,8 +54,8 @@ func (w *worker) recoverPending(stop, work context.Context) {
 		if state == nil {
 			continue
 		}
-		if !state.replay && counts[w.name] > w.retriesOf(s) {
-			state.replay, state.replayAfter = true, "0"
+		if !state.replay && counts[w.name] > w.retries.count(s) {
+			state.replayAll()
 		}
 		if !w.claimer || state.retryAt.After(time.Now()) {
 			continue
@@ -71,7 +71,7 @@ func (w *worker) recoverPending(stop, work context.Context) {
 // claimFrom claims and processes the entries of a consumer whose process is dead.
 func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
 	for state := w.streams[s]; stop.Err() == nil; {
-		entries, err := w.reader.claimFrom(work, w.name, from, s, w.heartbeatTTL(), state.perEntry.entriesFor(w.config.BatchSize))
+		entries, err := w.reader.claimFrom(work, w.name, from, s, w.liveness.ttl(), state.perEntry.entriesFor(w.config.BatchSize))
 		if err != nil {
 			w.streamsFailed(work, err, s)
 			return
@@ -81,7 +81,7 @@ func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
 		}
 		state.perEntry.add(entries)
 		w.config.Observer.claimed(len(entries))
-		w.process(work, w.withoutRetries(entries))
+		w.process(work, slices.DeleteFunc(entries, w.retries.has))
 	}
 }
 
@@ -103,7 +103,7 @@ func (w *worker) claimIdleEntries(stop, work context.Context) {
 			}
 			perEntry.add(entries)
 			w.config.Observer.claimed(len(entries))
-			w.process(work, w.withoutRetries(entries))
+			w.process(work, slices.DeleteFunc(entries, w.retries.has))
 			if next == claimStart {
 				break
 			}

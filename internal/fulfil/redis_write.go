@@ -33,12 +33,12 @@ func (r *redisStreams) acknowledge(ctx context.Context, parts [][]entry) []error
 		if err == nil && sent[i] != nil {
 			err = sent[i].Err()
 		}
-		if sent[i] == nil && err == nil || redisscript.Missing(err) {
-			_, err = call(ctx, r, part[0].stream, nodeTimeout, func(ctx context.Context) (any, error) {
-				return nil, r.scripts.Acknowledge(ctx, r.client, acknowledgement(part))
+		switch {
+		case sent[i] == nil && err == nil || redisscript.Missing(err):
+			errs[i] = r.do(ctx, part[0].stream, "acknowledge", func(ctx context.Context) error {
+				return r.scripts.Acknowledge(ctx, r.client, acknowledgement(part))
 			})
-		}
-		if err != nil {
+		case err != nil:
 			errs[i] = fmt.Errorf("acknowledge: %w", err)
 		}
 	}
@@ -47,7 +47,7 @@ func (r *redisStreams) acknowledge(ctx context.Context, parts [][]entry) []error
 
 // acknowledgement returns the arguments of the script for entries of one stream.
 func acknowledgement(entries []entry) *ledger.Acknowledgement {
-	a := ledger.NewAcknowledgement(entries[0].keys, entries[0].finalChannel)
+	a := ledger.NewAcknowledgement(entries[0].stream.keys, entries[0].stream.finalChannel)
 	for orders := range byID(entries) {
 		a.Add(orders[0].id, len(orders))
 		for _, e := range orders {
@@ -60,17 +60,13 @@ func acknowledgement(entries []entry) *ledger.Acknowledgement {
 }
 
 func (r *redisStreams) split(ctx context.Context, e entry) error {
-	_, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (any, error) {
-		return nil, r.scripts.Split(ctx, r.client, e.keys, e.id)
+	return r.do(ctx, e.stream, "split entry "+e.id, func(ctx context.Context) error {
+		return r.scripts.Split(ctx, r.client, e.stream.keys, e.id)
 	})
-	if err != nil {
-		return fmt.Errorf("split entry %s: %w", e.id, err)
-	}
-	return nil
 }
 
 func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error) {
-	rejection := ledger.Rejection{Keys: e.keys, Channel: e.finalChannel, Entry: e.id, Reason: string(reason), Detail: detail}
+	rejection := ledger.Rejection{Keys: e.stream.keys, Channel: e.stream.finalChannel, Entry: e.id, Reason: string(reason), Detail: detail}
 	if returnStock {
 		rejection.User, rejection.Order, rejection.Key, rejection.Late = e.order.UserID, e.order.OrderID, e.order.Key, e.order.Late
 	}
@@ -85,7 +81,7 @@ func (r *redisStreams) deadLetter(ctx context.Context, e entry, returnStock bool
 
 func (r *redisStreams) beginAttempt(ctx context.Context, e entry, process string) ([]string, error) {
 	others, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) ([]string, error) {
-		return r.scripts.BeginAttempt(ctx, r.client, e.keys, e.id, process)
+		return r.scripts.BeginAttempt(ctx, r.client, e.stream.keys, e.id, process)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("begin an attempt at entry %s: %w", e.id, err)
@@ -94,13 +90,9 @@ func (r *redisStreams) beginAttempt(ctx context.Context, e entry, process string
 }
 
 func (r *redisStreams) endAttempt(ctx context.Context, e entry, process string) error {
-	_, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (any, error) {
-		return nil, r.scripts.EndAttempt(ctx, r.client, e.keys, e.id, process)
+	return r.do(ctx, e.stream, "end an attempt at entry "+e.id, func(ctx context.Context) error {
+		return r.scripts.EndAttempt(ctx, r.client, e.stream.keys, e.id, process)
 	})
-	if err != nil {
-		return fmt.Errorf("end an attempt at entry %s: %w", e.id, err)
-	}
-	return nil
 }
 
 func (r *redisStreams) findReservation(ctx context.Context, e entry) (contract.Accepted, bool, error) {
@@ -108,7 +100,7 @@ func (r *redisStreams) findReservation(ctx context.Context, e entry) (contract.A
 	switch {
 	case a.UserID > 0:
 		reserved, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (string, error) {
-			return r.client.HGet(ctx, e.keys.Users, strconv.FormatInt(a.UserID, 10)).Result()
+			return r.client.HGet(ctx, e.stream.keys.Users, strconv.FormatInt(a.UserID, 10)).Result()
 		})
 		if errors.Is(err, redis.Nil) {
 			return a, false, nil
@@ -143,7 +135,7 @@ const scanCount = 1000
 func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key order.KeyHash, late, found bool, err error) {
 	for cursor := uint64(0); ; {
 		users, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (users []string, err error) {
-			users, cursor, err = r.client.HScan(ctx, e.keys.Users, cursor, "", scanCount).Result()
+			users, cursor, err = r.client.HScan(ctx, e.stream.keys.Users, cursor, "", scanCount).Result()
 			return users, err
 		})
 		if err != nil {
@@ -165,11 +157,7 @@ func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key ord
 }
 
 func (r *redisStreams) removeConsumer(ctx context.Context, consumer string, s *stream) error {
-	_, err := call(ctx, r, s, nodeTimeout, func(ctx context.Context) (any, error) {
-		return nil, r.scripts.RemoveConsumer(ctx, r.client, s.keys, consumer)
+	return r.do(ctx, s, "leave the consumer group", func(ctx context.Context) error {
+		return r.scripts.RemoveConsumer(ctx, r.client, s.keys, consumer)
 	})
-	if err != nil {
-		return fmt.Errorf("leave the consumer group: %w", err)
-	}
-	return nil
 }

@@ -94,7 +94,7 @@ func TestIdleVoucherSells(t *testing.T) {
 			t.Errorf("an order that another process accepted took %v", took)
 		}
 		simulate.Sleep(10 * time.Second)
-		fail.Unequal(t, len(*f.watched.Load()), 0, "streams are watched, and all are empty")
+		fail.Unequal(t, len(f.streams.watched()), 0, "streams are watched, and all are empty")
 		before := count.n.Load()
 		simulate.Sleep(10 * time.Second)
 		if perSecond := (count.n.Load() - before) / 10; perSecond > restingLooks+10 {
