@@ -39,95 +39,168 @@ const (
 	maxPause   = 200 * time.Millisecond
 )
 
-// decide finds out about every order of a batch. If it cannot, it returns the error that it has
-// given to the requests.
-//
-// If the reply of an attempt is lost, the attempt may still act until its expiry. Until then the
-// requests of the batch are in doubt: nobody is refused, and the same batch is sent again.
+// decide finds out about every order of a batch. If it cannot, it returns the error that it has given to the requests.
 func (b *bucket) decide(requests []*request) error {
 	v := b.voucher
-	// Neither the requests' contexts nor the end of the gate end this one: what was sent is decided,
-	// and the requests must be told.
+	// Neither the requests' contexts nor the end of the gate end this one: what was sent is decided, and the requests must
+	// be told.
 	ctx, cancel := context.WithTimeout(context.Background(), v.config.DecisionTimeout)
 	defer cancel()
-	left := slices.Clone(requests)
-	var rebalancing turn
-	defer rebalancing.end()
-	var doubt int64 // until when an earlier attempt may act, by Redis' clock
-	var tried bool  // an earlier attempt may have acted
+	u := undecided{bucket: b, left: slices.Clone(requests)}
+	defer u.rebalancing.end()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		known, err := v.awaitOpen(ctx, b, v.config.openWait(tried))
+		known, err := v.awaitOpen(ctx, b, u.openWait())
 		if err != nil {
-			return giveUp(left, err, tried)
+			return u.giveUp(err)
 		}
-		if left = slices.DeleteFunc(left, func(r *request) bool { return !r.MarkSent() }); len(left) == 0 {
+		u.left = slices.DeleteFunc(u.left, func(r *request) bool { return !r.MarkSent() })
+		if len(u.left) == 0 {
 			return nil
 		}
-		d, expiry, err := b.attempt(ctx, known, left)
-		rebalancing.end()
+		d, expiry, err := b.attempt(ctx, known, u.left)
+		u.rebalancing.end()
+		var next step
 		switch {
-		case errors.Is(err, ledger.ErrUnacknowledged): // this attempt has acted
-			b.observeDecision(left, d, known.Epoch, tried)
-			tried = true
-			if left, _ = b.answer(left, d, doubt, false); len(left) == 0 {
-				return nil
-			}
+		case errors.Is(err, ledger.ErrUnacknowledged):
+			next = u.unacknowledged(d, known.Epoch, err)
 		case err != nil:
-			if !ledger.Harmless(err) {
-				doubt, tried = max(doubt, expiry), true
-			}
+			next = u.failed(expiry, err)
 		case d.Verdict == ledger.Decided:
-			b.observeDecision(left, d, known.Epoch, tried)
-			var short bool
-			if left, short = b.answer(left, d, doubt, true); len(left) == 0 {
-				return nil
-			}
-			if short {
-				err = v.rebalance(ctx, b, known.Epoch, &rebalancing)
-			}
-			switch {
-			case short && err == nil:
-				pause = firstPause
-				continue // decide again at once
-			case short && !errors.Is(err, voucher.ErrSoldOut):
-				// It is not known whether there is stock.
-			case d.Now > doubt:
-				batch.AnswerAll(left, voucher.ErrSoldOut)
-				return nil
-			default:
-				err, pause = errInDoubt, max(firstPause, time.Duration(doubt-d.Now)*time.Millisecond)
-			}
+			next = u.decided(ctx, d, known.Epoch)
 		case d.Verdict == ledger.Late:
-			err = errLate
+			next = step{cause: errLate}
 		default:
-			err = v.markClosed(b, known.Epoch, d.Verdict)
+			next = step{cause: v.markClosed(b, known.Epoch, d.Verdict)}
 		}
-		if !tried { // no attempt has acted: requests whose contexts end may leave
-			batch.UnmarkSent(left)
+		switch {
+		case len(u.left) == 0:
+			return nil
+		case next.cause == nil:
+			pause = firstPause
+			continue
+		case next.pause > 0:
+			pause = next.pause
+		}
+		if !u.acted { // requests whose contexts end may leave
+			batch.UnmarkSent(u.left)
 		}
 		if !sleep(ctx, pause) {
-			return giveUp(left, err, tried)
+			return u.giveUp(next.cause)
 		}
 	}
 }
 
-// openWait is how long requests wait for a closed voucher, before or after an attempt was made.
-func (c *Config) openWait(tried bool) time.Duration {
-	if tried {
-		return c.DecisionTimeout
-	}
-	return c.OpenWait
+// undecided is a batch until each of its orders is decided.
+//
+// If the reply of an attempt is lost, the attempt may still act until its expiry. Until then the requests of the batch are
+// in doubt: nobody is refused, and the same batch is sent again.
+type undecided struct {
+	bucket *bucket
+	left   []*request // those without an answer
+	acted  bool       // an attempt may have acted
+	doubt  int64      // until when an attempt whose reply was lost may act, by Redis' clock
+	// rebalancing is the turn to rebalance. It is kept until the stock that was found was asked for.
+	rebalancing turn
 }
 
-// giveUp answers the remaining requests. After an attempt that may have acted, their outcome is
-// unknown even if the voucher is forgotten. Then the error has the cause as text only: a cause such
-// as [voucher.ErrEnded] would be taken for a refusal.
-func giveUp(requests []*request, cause error, tried bool) error {
+// step is what follows an attempt that left orders undecided.
+type step struct {
+	cause error         // of a pause; nil if the batch is sent again at once, since another bucket gave stock
+	pause time.Duration // if not the usual one
+}
+
+// openWait is how long the requests wait for a closed voucher.
+func (u *undecided) openWait() time.Duration {
+	if u.acted {
+		return u.bucket.voucher.config.DecisionTimeout
+	}
+	return u.bucket.voucher.config.OpenWait
+}
+
+// failed takes note of an attempt without a reply.
+func (u *undecided) failed(expiry int64, err error) step {
+	if !ledger.Harmless(err) {
+		u.doubt, u.acted = max(u.doubt, expiry), true
+	}
+	return step{cause: err}
+}
+
+// unacknowledged takes note of an attempt that has acted, while too few replicas have what it accepted: nobody is told of
+// an accepted order.
+func (u *undecided) unacknowledged(d ledger.Decision, epoch int64, err error) step {
+	u.observe(d, epoch)
+	u.acted = true
+	u.answer(d, func(o ledger.Outcome) bool { return refusal(o) != nil && u.final(d, o) })
+	return step{cause: err}
+}
+
+// decided answers what is final. If the bucket is sold out, it looks for stock in the others.
+func (u *undecided) decided(ctx context.Context, d ledger.Decision, epoch int64) step {
+	b := u.bucket
+	u.observe(d, epoch)
+	u.answer(d, func(o ledger.Outcome) bool { return u.final(d, o) })
+	if b.voucher.split() && strings.IndexByte(d.Outcomes, ledger.SoldOut) >= 0 {
+		switch err := b.voucher.rebalance(ctx, b, epoch, &u.rebalancing); {
+		case !errors.Is(err, voucher.ErrSoldOut): // there is stock, or it is not known
+			return step{cause: err}
+		case d.Now > u.doubt:
+			batch.AnswerAll(u.left, voucher.ErrSoldOut)
+			u.left = nil
+		}
+	}
+	return step{cause: errInDoubt, pause: max(firstPause, time.Duration(u.doubt-d.Now)*time.Millisecond)}
+}
+
+// final reports whether an outcome is the order's answer. A refusal is not, while an earlier attempt may still accept the
+// order, or another bucket may have stock.
+func (u *undecided) final(d ledger.Decision, o ledger.Outcome) bool {
+	return refusal(o) == nil || d.Now > u.doubt && (o != ledger.SoldOut || !u.bucket.voucher.split())
+}
+
+// answer answers the requests whose outcome is final. The others are left.
+func (u *undecided) answer(d ledger.Decision, final func(ledger.Outcome) bool) {
+	u.bucket.updateCache(d)
+	earlier := d.Earlier
+	var left []*request
+	for i, r := range u.left {
+		switch o := d.Outcomes[i]; {
+		case !final(o):
+			left = append(left, r)
+		case o == ledger.RepeatedUnderKey:
+			r.Answer(&order.RepeatedError{ID: earlier[0]})
+		default:
+			r.Answer(refusal(o))
+		}
+		if d.Outcomes[i] == ledger.RepeatedUnderKey {
+			earlier = earlier[1:]
+		}
+	}
+	u.left = left
+}
+
+// observe remembers what Redis has, so that a loss is noticed. That includes what no replica has acknowledged: a consumer
+// may have persisted it already.
+func (u *undecided) observe(d ledger.Decision, epoch int64) {
+	k := ledger.Known{Epoch: epoch, Seq: d.Seq, Returned: d.Returned}
+	last := strings.LastIndexByte(d.Outcomes, ledger.Accepted)
+	if last < 0 && u.acted { // what an earlier attempt accepted is repeated now
+		last = strings.LastIndexByte(d.Outcomes, ledger.Repeated)
+	}
+	if last >= 0 {
+		o := &u.left[last].Value
+		k.User, k.Order, k.Key, k.Late = o.userID, o.orderID, o.key, o.late
+	}
+	u.bucket.observe(k)
+}
+
+// giveUp answers the remaining requests. After an attempt that may have acted, their outcome is unknown even if the voucher
+// is forgotten. Then the error has the cause as text only: a cause such as [voucher.ErrEnded] would be taken for a refusal.
+func (u *undecided) giveUp(cause error) error {
 	err := notAdmitted(cause)
-	if tried {
+	if u.acted {
 		err = fmt.Errorf("%w: %s", order.ErrUnavailable, cause.Error())
 	}
-	batch.AnswerAll(requests, err)
+	batch.AnswerAll(u.left, err)
 	return err
 }
 
@@ -176,47 +249,6 @@ func (b *bucket) wakeWorkers(now time.Duration) {
 		return
 	}
 	b.voucher.config.Workers.Wake(b.voucher.id, b.number)
-}
-
-// observeDecision remembers what Redis has, so that a loss is noticed. That includes what no replica
-// has acknowledged: a consumer may have persisted it already.
-func (b *bucket) observeDecision(requests []*request, d ledger.Decision, epoch int64, tried bool) {
-	k := ledger.Known{Epoch: epoch, Seq: d.Seq, Returned: d.Returned}
-	last := strings.LastIndexByte(d.Outcomes, ledger.Accepted)
-	if last < 0 && tried { // what an earlier attempt accepted is repeated now
-		last = strings.LastIndexByte(d.Outcomes, ledger.Repeated)
-	}
-	if last >= 0 {
-		o := &requests[last].Value
-		k.User, k.Order, k.Key, k.Late = o.userID, o.orderID, o.key, o.late
-	}
-	b.observe(k)
-}
-
-// answer answers the requests whose outcome is final, and returns the others:
-//
-//	refused       while an earlier attempt may still accept the order
-//	accepted      while too few replicas have the order (acknowledged is false)
-//	sold out      in this bucket, while another bucket may have stock; short says that there is one
-func (b *bucket) answer(
-	requests []*request, d ledger.Decision, doubt int64, acknowledged bool,
-) (left []*request, short bool) {
-	b.updateCache(d)
-	earlier := d.Earlier
-	for i, r := range requests {
-		err, empty := refusal(d.Outcomes[i]), d.Outcomes[i] == ledger.SoldOut && b.voucher.split()
-		if empty || err == nil && !acknowledged || err != nil && d.Now <= doubt {
-			left, short = append(left, r), short || empty
-		} else if d.Outcomes[i] == ledger.RepeatedUnderKey {
-			r.Answer(&order.RepeatedError{ID: earlier[0]})
-		} else {
-			r.Answer(err)
-		}
-		if d.Outcomes[i] == ledger.RepeatedUnderKey {
-			earlier = earlier[1:]
-		}
-	}
-	return left, short
 }
 
 // updateCache stores what a decision says about the bucket as a whole. That one of several buckets is
