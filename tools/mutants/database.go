@@ -35,7 +35,7 @@ func inDatabase() []mutant {
 			"cmp.Compare(a.failures, b.failures)", "cmp.Compare(b.failures, a.failures)", fulfil},
 		{"the pauses of a stream that fails do not grow", "internal/fulfil/retry_queue.go", "	p.failures++\n", "	p.failures = 1\n", fulfil},
 		{"orders that were set aside no longer hold back new ones", "internal/fulfil/retry_queue.go",
-			"			if _, known := refused[key.stream]; known && e.untried() {", "			if false {", fulfil},
+			"known && e.untried() {", "known && e.untried() && key.id == \"\" {", fulfil},
 		{"an attempt of a process that lives counts as one that killed it", "internal/fulfil/heartbeat.go",
 			"			alive = append(alive, attempt)", "			ended++", fulfil},
 		{"a node that hangs is asked again and again", "internal/fulfil/circuit_breaker.go",
