@@ -13,7 +13,7 @@ import (
 //	info         the request changed something or was refused
 //	debug        what happens ten thousand times a second in a rush: reads, ordinary refusals
 //
-// Lines of refusals, and of requests that their user may repeat for nothing, are bounded by [maxLines]. The next line with
+// Lines of refusals, and of requests that their user may repeat for nothing, are bounded by a [httpserver.LineLimit]. The next line with
 // the same outcome says how many are missing.
 func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	ctx, level := r.Context(), levelOf(r.Method, out)
@@ -24,7 +24,7 @@ func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	if level == slog.LevelInfo && (out.problem != nil || r.user != 0) {
 		if limit := a.problems.lines[out.outcome]; limit != nil {
 			var ok bool
-			if missing, ok = limit.take(time.Now()); !ok {
+			if missing, ok = limit.Take(time.Now()); !ok {
 				return
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"seckill/internal/httpserver"
 	"seckill/internal/voucher"
 )
 
@@ -40,11 +41,12 @@ type request struct {
 	id string
 	// user is the caller; 0 if the route needs no user.
 	user int64
-	// releaseSlot gives back the request's slot in the limits, see limited; nil if it has none.
-	releaseSlot func()
+	// slot is the limit in which the request counts as one of its client, see limited; nil: in none.
+	slot   *httpserver.Limiter
+	client uint64
 
 	// Embedded here, since every request needs them: that saves an allocation each.
-	deadline deadline
+	deadline httpserver.Deadline
 	headers  [2]string
 	scratch  [192]byte // buffer for the reply's body
 }
@@ -76,10 +78,10 @@ func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc 
 		defer a.metrics.inFlight.Add(-1)
 
 		r := &request{
-			Request: c.Request, gin: c, id: a.ids.of(c.Request),
-			deadline: deadline{parent: c.Request.Context(), at: start.Add(timeoutOf(c.Request.Method))},
+			Request: c.Request, gin: c, id: a.ids.Of(c.Request),
+			deadline: httpserver.Deadline{Parent: c.Request.Context(), At: start.Add(timeoutOf(c.Request.Method))},
 		}
-		defer r.deadline.end()
+		defer r.deadline.End()
 		out := a.answer(&r.deadline, r, who, h)
 		if out.page != nil {
 			out.status = sendPage(c.Writer, r, out.page)

@@ -21,7 +21,7 @@
 //
 // If the client closes the connection, the context of its request ends and the work stops at the next
 // step that waits for it: no client waits for the outcome, and other requests may wait for the lock. The
-// connection is watched for that as soon as somebody waits, see conn. The order, one transaction, is then
+// connection is watched for that as soon as somebody waits, see [httpserver.Deadline]. The order, one transaction, is then
 // either placed or not. A client that sent an Idempotency-Key finds out which by repeating the request.
 //
 // # What an Idempotency-Key promises

@@ -3,17 +3,8 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"time"
 )
-
-// ListenBriefly returns the listener of a [Server] with another limit on each write.
-func ListenBriefly(l net.Listener, limit time.Duration) net.Listener {
-	own := newListener(l)
-	own.limit.Store(int64(limit))
-	return own
-}
 
 // Operations returns the rows of the route table, as "GET /api/v1/orders/:id".
 func (a *API) Operations() (all []string) {
@@ -71,11 +62,11 @@ const (
 // The limits on the requests for /metrics, and on those that wait for the checks; and how long a result of the checks is
 // recent.
 const (
-	MaxBuffered           = maxBuffered
-	CheckEvery            = checkEvery
-	CheckTimeout          = checkTimeout
-	MaxBufferedPerAddress = maxBufferedPerAddress
-	MaxWaitForChecks      = maxWaitForChecks
+	MaxScrapes           = maxScrapes
+	CheckEvery           = checkEvery
+	CheckTimeout         = checkTimeout
+	MaxScrapesPerAddress = maxScrapesPerAddress
+	MaxWaitForChecks     = maxWaitForChecks
 )
 
 // Sales returns the number of sales whose orders are counted.

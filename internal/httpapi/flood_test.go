@@ -2,18 +2,15 @@ package httpapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"seckill/internal/httpapi"
-	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
 
@@ -33,8 +30,8 @@ func TestScrapesAreBounded(t *testing.T) {
 		from   func(i int) string // the i-th client that does not read
 		next   map[string]int     // what is answered to another client, by its address
 	}{
-		"of an address": {httpapi.MaxBufferedPerAddress, func(int) string { return address(1) }, map[string]int{address(1): 503, address(2): 200}},
-		"in all":        {httpapi.MaxBuffered, func(i int) string { return address(i % 250) }, map[string]int{address(251): 503}},
+		"of an address": {httpapi.MaxScrapesPerAddress, func(int) string { return address(1) }, map[string]int{address(1): 503, address(2): 200}},
+		"in all":        {httpapi.MaxScrapes, func(i int) string { return address(i % 250) }, map[string]int{address(251): 503}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -91,82 +88,15 @@ func TestRequestsPerAddress(t *testing.T) {
 	})
 }
 
-// fromAddress is a connection from a given client.
-type fromAddress struct {
-	net.Conn
-	client netip.AddrPort
-}
-
-func (c fromAddress) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.client) }
-
-// Connections are limited in all, and for each IPv4 address and each IPv6 /64 except from loopback. One beyond a limit is
-// answered and closed.
+// A connection beyond the limits is answered with a problem and closed.
 func TestConnectionsAreLimited(t *testing.T) {
-	for name, c := range map[string]struct {
-		limits httpapi.Limits
-		open   []string
-		next   map[string]bool // whether another connection is accepted; it is closed at once
-	}{
-		"in all": {httpapi.Limits{Connections: 2}, []string{"192.0.2.1:1", "192.0.2.2:1"}, map[string]bool{"192.0.2.3:1": false, "127.0.0.1:1": false}},
-		"per address": {
-			httpapi.Limits{ConnectionsPerAddress: 1}, []string{"192.0.2.1:1", "[2001:db8::1]:1", "127.0.0.1:1"}, map[string]bool{
-				"192.0.2.1:2": false, "[2001:db8::2]:1": false, "192.0.2.2:1": true, "[2001:db8:0:1::1]:1": true, "127.0.0.1:2": true, "[::1]:1": true,
-			},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				inner := simulate.Listen()
-				l := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = c.limits }).api.LimitConnections(inner)
-				accepted := make(chan net.Conn)
-				go func() {
-					defer close(accepted)
-					for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-						accepted <- c
-					}
-				}()
-				// dial returns the server's connection, or nil if it was refused.
-				dial := func(from string) net.Conn {
-					near, far := net.Pipe()
-					fail.NowIf(t, inner.Connect(t.Context(), fromAddress{far, netip.MustParseAddrPort(from)}))
-					refusal := make(chan string, 1)
-					go func() {
-						text, _ := io.ReadAll(near)
-						refusal <- string(text)
-					}()
-					select {
-					case c := <-accepted:
-						return c
-					case text := <-refusal:
-						if !strings.HasPrefix(text, "HTTP/1.1 503 ") || !strings.Contains(text, `"code":"unavailable"`) {
-							t.Errorf("from %s: %q", from, text)
-						}
-						return nil
-					}
-				}
-				var open []net.Conn
-				for _, from := range c.open {
-					open = append(open, dial(from))
-				}
-				for from, want := range c.next {
-					next := dial(from)
-					if (next != nil) != want {
-						t.Errorf("a connection from %s: accepted %v, want %v", from, next != nil, want)
-					}
-					if next != nil {
-						_ = next.Close()
-					}
-				}
-				_ = open[0].Close()
-				if open[0] = dial(c.open[0]); open[0] == nil {
-					t.Error("refused although another connection was closed")
-				}
-				for _, c := range open {
-					_ = c.Close()
-				}
-				_ = inner.Close()
-				<-accepted
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = httpapi.Limits{Connections: 1} }).listen(t)
+		s.Client()
+		refused := s.Client()
+		if status, body := refused.Answer(); status != http.StatusServiceUnavailable || !strings.Contains(body, `"code":"unavailable"`) || !json.Valid([]byte(body)) {
+			t.Errorf("%d %s", status, body)
+		}
+		refused.WantClosed()
+	})
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"seckill/internal/httpserver"
 )
 
 // Check checks whether something that the service needs is available.
@@ -51,10 +53,10 @@ func (a *API) newDebug() http.Handler {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", a.health.serve)
-	mux.Handle("GET /metrics", buffered(promhttp.HandlerFor(a.deps.Gatherer, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", httpserver.Buffered(promhttp.HandlerFor(a.deps.Gatherer, promhttp.HandlerOpts{
 		ErrorLog:      slog.NewLogLogger(a.deps.Log.Handler(), slog.LevelWarn),
 		ErrorHandling: promhttp.ContinueOnError,
-	}), a.limits.shed[limitScrapes]))
+	}), a.limits.scrapes))
 	profiles := http.NewServeMux()
 	profiles.HandleFunc("/debug/pprof/", pprof.Index)
 	profiles.HandleFunc("/debug/pprof/cmdline", a.commandLine) // pprof.Cmdline would show secrets
@@ -95,9 +97,9 @@ type health struct {
 	Readiness
 	log      *slog.Logger
 	draining atomic.Bool
-	scraping atomic.Bool                 // checks that a scrape has started are under way
+	scraping atomic.Bool                 // checks that a scrape has started are in progress
 	latest   atomic.Pointer[checkResult] // last, without mu
-	waiting  concurrency                 // for the checks
+	waiting  chan struct{}               // has one value for each request that waits for the checks
 
 	asking []atomic.Bool // by check: its Ask has not returned
 
@@ -109,7 +111,7 @@ type health struct {
 }
 
 func newHealth(of Readiness, log *slog.Logger) *health {
-	return &health{Readiness: of, log: log, waiting: concurrency{limit: maxWaitForChecks}, asking: make([]atomic.Bool, len(of.Checks)+1)}
+	return &health{Readiness: of, log: log, waiting: make(chan struct{}, maxWaitForChecks), asking: make([]atomic.Bool, len(of.Checks)+1)}
 }
 
 // checkResult is the result of all checks.
@@ -164,10 +166,13 @@ func (h *health) serve(w http.ResponseWriter, r *http.Request) {
 
 // result is runChecks for a bounded number of requests at once. Others get the previous result, if there is one.
 func (h *health) result(ctx context.Context) checkResult {
-	if h.waiting.enter() {
-		defer h.waiting.leave()
-	} else if latest := h.latest.Load(); latest != nil {
-		return *latest
+	select {
+	case h.waiting <- struct{}{}:
+		defer func() { <-h.waiting }()
+	default:
+		if latest := h.latest.Load(); latest != nil {
+			return *latest
+		}
 	}
 	return h.runChecks(ctx)
 }
@@ -205,7 +210,7 @@ func (h *health) runChecks(ctx context.Context) checkResult {
 }
 
 // recent is runChecks with a short wait. It returns the previous result if the checks take longer, or if those of
-// another scrape are still under way. The result is nil until the first checks have finished.
+// another scrape are still in progress. The result is nil until the first checks have finished.
 func (h *health) recent(ctx context.Context) *checkResult {
 	if !h.scraping.CompareAndSwap(false, true) {
 		return h.latest.Load()

@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"seckill/internal/auth"
+	"seckill/internal/httpserver"
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
@@ -37,16 +37,13 @@ type Config struct {
 	DebugListener bool
 	// Limits bound concurrent requests and connections.
 	Limits Limits
-	// IdleTimeout is how long a connection without a request stays open; 0 means [DefaultIdleTimeout].
-	IdleTimeout time.Duration
 	// CommandLine is what /debug/pprof/cmdline shows: the command line of the process, without secrets.
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Lifecycle, Limit, Lookups, Keys, Cancels, Site and Ready are required.
+// Deps are the dependencies of the handlers. All but Events, Handovers, Limit, Lookups, Keys, Cancels, Site and Ready are required.
 type Deps struct {
-	Orders Orders
-	// Lifecycle moves orders through the states of a payment; without it nobody pays or cancels.
+	Orders      Orders
 	Lifecycle   Lifecycle
 	Vouchers    Vouchers
 	Idempotency idempotency.Store
@@ -142,20 +139,17 @@ type API struct {
 	deps     Deps
 	problems *problems
 	metrics  *metrics
-	ids      *requestIDs
+	ids      *httpserver.RequestIDs
 	health   *health
 	adminKey []byte          // digest of the admin token; nil if there is none
 	site     *samesite.Guard // nil outside lab mode
 	rendered *renderCache
-	limits   *limiter
+	limits   limiters
 	live     *live
 	rushing  atomic.Bool
 	// waits ends when the service stops, by endWaits. It ends the waits for orders.
 	waits    context.Context
 	endWaits context.CancelFunc
-	// work is the parent of all request contexts. cancelWork ends it with errStopping.
-	work       context.Context
-	cancelWork func()
 
 	public *gin.Engine
 	debug  http.Handler
@@ -163,17 +157,14 @@ type API struct {
 
 // New wires the handlers and registers their metrics.
 func New(cfg Config, deps Deps) (*API, error) {
-	if deps.Orders == nil || deps.Vouchers == nil || deps.Idempotency == nil || deps.IDs == nil || deps.Tokens == nil ||
+	if deps.Orders == nil || deps.Lifecycle == nil || deps.Vouchers == nil || deps.Idempotency == nil || deps.IDs == nil || deps.Tokens == nil ||
 		deps.Lockers == nil || deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
 		return nil, errors.New("httpapi: a dependency is missing")
-	}
-	if deps.Lifecycle == nil {
-		deps.Lifecycle = noPayment{}
 	}
 	a := &API{
 		cfg: cfg, deps: deps,
 		problems: newProblems(),
-		ids:      newRequestIDs(),
+		ids:      httpserver.NewRequestIDs(),
 		rendered: newRenderCache(),
 		live:     newLive(),
 		health:   newHealth(deps.Ready, deps.Log),
@@ -183,8 +174,6 @@ func New(cfg Config, deps Deps) (*API, error) {
 		a.site = samesite.New(cfg.LabHosts...)
 	}
 	a.waits, a.endWaits = context.WithCancel(context.Background())
-	work, cancelWork := context.WithCancelCause(context.Background())
-	a.work, a.cancelWork = work, func() { cancelWork(errStopping) }
 	var err error
 	if a.metrics, err = newMetrics(deps.Registerer, a.problems); err != nil {
 		return nil, err
@@ -192,10 +181,10 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if err := register(deps.Registerer, newHealthMetrics(a.health)); err != nil {
 		return nil, err
 	}
-	if a.limits, err = newLimiter(cfg.Limits, deps.Registerer); err != nil {
-		return nil, fmt.Errorf("httpapi: register metrics: %w", err)
+	if a.limits, err = newLimiters(cfg.Limits, deps.Registerer); err != nil {
+		return nil, err
 	}
-	a.debug = noticeLeaving(a.requireSameSite(a.newDebug()))
+	a.debug = httpserver.WatchClient(a.requireSameSite(a.newDebug()))
 	if a.public, err = a.newPublic(); err != nil {
 		return nil, err
 	}
@@ -210,8 +199,7 @@ func (a *API) Public() http.Handler { return a.public }
 func (a *API) Debug() http.Handler { return a.debug }
 
 // Drain makes /readyz fail, so that a load balancer stops sending requests before the server stops
-// accepting them. It also makes every [Server] close each connection after its next answer, so that no
-// connection is idle when the server stops.
+// accepting them.
 func (a *API) Drain() { a.health.draining.Store(true) }
 
 // EndWaits ends the wait of every request that waits for an order, and every stream, now and from then on.

@@ -91,7 +91,7 @@ func TestTemporaryAnswersAreNotReplayed(t *testing.T) {
 }
 
 // After an unknown outcome the key stays reserved until the attempt is stale. The next attempt then continues
-// with the same id, also if memory would refuse it by then: the first one may have bought the last piece.
+// with the same id, also if memory would refuse it by then: the first one may have bought the last unit.
 func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 	for name, err := range map[string]error{
 		"unavailable": order.ErrUnavailable, "lock server gone": lock.ErrUnavailable, "deadline": context.DeadlineExceeded,

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -24,25 +23,6 @@ type Lifecycle interface {
 }
 
 var _ Lifecycle = (*order.Life)(nil)
-
-// noPayment is the Lifecycle of a server that sells no voucher that asks for payment.
-type noPayment struct{}
-
-var errNoPayment = fmt.Errorf("%w: this server takes no payments", order.ErrUnavailable)
-
-func (noPayment) Cancel(context.Context, int64, int64) (order.Order, error) {
-	return order.Order{}, errNoPayment
-}
-func (noPayment) Pay(context.Context, int64, int64) (order.Payment, error) {
-	return order.Payment{}, errNoPayment
-}
-func (noPayment) Refund(context.Context, int64) (order.Order, error) {
-	return order.Order{}, errNoPayment
-}
-func (noPayment) Details(context.Context, order.Order) (order.Details, error) {
-	return order.Details{}, nil
-}
-func (noPayment) Await(context.Context, order.Order, time.Duration) error { return nil }
 
 // paymentJSON is what a buyer is told to pay.
 type paymentJSON struct {

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"seckill/internal/httpserver"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -37,8 +38,7 @@ const (
 	keptSamples = 120
 )
 
-// errTooManyStreams is an [errTooManyRequests] of streams.
-var errTooManyStreams = fmt.Errorf("%w: of live figures", errTooManyRequests)
+var errTooManyStreams = fmt.Errorf("%w: of live figures", httpserver.ErrTooMany)
 
 // live is the sales that somebody watches, or has watched a moment ago. While there is none, an order costs one look
 // at a number.
@@ -212,7 +212,7 @@ func (a *API) watchSale(ctx context.Context, r *request) (reply, error) {
 		return reply{}, errTooManyStreams
 	}
 	r.release() // a stream counts as one, and no longer as a request
-	return reply{outcome: "ok", page: noticeLeaving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return reply{outcome: "ok", page: httpserver.WatchClient(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		defer a.live.streams.Add(-1)
 		a.stream(w, r, v)
 	}))}, nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/httpserver/servertest"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
@@ -34,16 +35,16 @@ type watched struct {
 }
 
 // watch opens a stream of live figures.
-func (s *server) watch(id int64, headers ...string) *watched {
-	s.t.Helper()
-	ctx, cancel := context.WithCancel(s.t.Context())
+func watch(t *testing.T, s *servertest.Server, id int64, headers ...string) *watched {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
 	req := newRequest(ctx, "GET", fmt.Sprintf("http://localhost/api/v1/vouchers/%d/live", id), nil, headers...)
 	req.RequestURI = "" // a client's request has none
 	client := &http.Client{Transport: &http.Transport{DialContext: s.Dial, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
-	fail.NowIf(s.t, err)
-	s.t.Cleanup(func() { cancel(); _ = resp.Body.Close() })
-	return &watched{s.t, resp.StatusCode, bufio.NewReader(resp.Body)}
+	fail.NowIf(t, err)
+	t.Cleanup(func() { cancel(); _ = resp.Body.Close() })
+	return &watched{t, resp.StatusCode, bufio.NewReader(resp.Body)}
 }
 
 // next waits for an event. ok is false at the end of the stream.
@@ -112,7 +113,7 @@ func (r *fixture) sell(t *testing.T, scope voucher.Scope) (id int64) {
 }
 
 // served runs a test in a bubble of time, with a voucher on sale behind a server.
-func served(t *testing.T, test func(t *testing.T, r *fixture, s *server, id int64), options ...option) {
+func served(t *testing.T, test func(t *testing.T, r *fixture, s *servertest.Server, id int64), options ...option) {
 	synctest.Test(t, func(t *testing.T) {
 		r, id := onSale(t, options...)
 		s := r.listen(t)
@@ -122,9 +123,9 @@ func served(t *testing.T, test func(t *testing.T, r *fixture, s *server, id int6
 }
 
 func TestLiveFigures(t *testing.T) {
-	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+	served(t, func(t *testing.T, r *fixture, s *servertest.Server, id int64) {
 		r.orders.audit = order.Audit{InitialStock: 2, Stock: 0, Orders: 5, DistinctUsers: 5}
-		w := s.watch(id)
+		w := watch(t, s, id)
 		f, first := w.figures()
 		if f.Audit == nil || f.Audit.Oversold != 3 || len(f.Outcomes) != 0 {
 			t.Errorf("%+v %s", f, first)
@@ -140,11 +141,11 @@ func TestLiveFigures(t *testing.T) {
 			t.Errorf("after %v: %+v", time.Since(began), f)
 		}
 		// A listener that reconnects while another one watches gets the events that it missed.
-		if _, next := s.watch(id, "Last-Event-ID: "+first).figures(); next != strings.TrimSuffix(first, "1")+"2" {
+		if _, next := watch(t, s, id, "Last-Event-ID: "+first).figures(); next != strings.TrimSuffix(first, "1")+"2" {
 			t.Errorf("after %s comes %s", first, next)
 		}
 		// Another watch, of another process for instance, is not known.
-		other := s.watch(id, "Last-Event-ID: OTHER-7")
+		other := watch(t, s, id, "Last-Event-ID: OTHER-7")
 		if e, _ := other.next(); e.name != "gap" {
 			t.Errorf("the first event is %+v", e)
 		}
@@ -221,7 +222,7 @@ func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
 // A stop of the service ends the streams, and their number is bounded. A store that does not answer is said, and the stream
 // goes on.
 func TestLiveFiguresEnd(t *testing.T) {
-	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+	served(t, func(t *testing.T, r *fixture, s *servertest.Server, id int64) {
 		var down atomic.Bool
 		r.orders.look = func(context.Context) error {
 			if down.Load() {
@@ -229,14 +230,14 @@ func TestLiveFiguresEnd(t *testing.T) {
 			}
 			return nil
 		}
-		w := s.watch(id)
+		w := watch(t, s, id)
 		w.figures()
 		down.Store(true)
 		if f, _ := w.figures(); f.Audit != nil {
 			t.Errorf("%+v", f.Audit)
 		}
 		free := r.api.FillStreams()
-		if refused := s.watch(id); refused.status != http.StatusServiceUnavailable {
+		if refused := watch(t, s, id); refused.status != http.StatusServiceUnavailable {
 			t.Errorf("one stream too many: %d", refused.status)
 		}
 		free()
@@ -260,7 +261,7 @@ func TestLiveFiguresAreTraced(t *testing.T) {
 	r.handler = tracing.Handler(r.handler)
 	s := r.listen(t)
 	t.Cleanup(r.api.EndWaits)
-	w := s.watch(id) // what is kept back never arrives: the stream does not end
+	w := watch(t, s, id) // what is kept back never arrives: the stream does not end
 	if w.figures(); r.api.Streams() != 1 {
 		t.Error("the first figures arrived when the stream was over")
 	}
@@ -274,7 +275,10 @@ func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 		looks, takes := 0, 1500*time.Millisecond
 		r.orders.look = func(ctx context.Context) error {
 			looks++
-			return waitFor(ctx, takes)
+			taken, cancel := context.WithTimeout(ctx, takes)
+			defer cancel()
+			<-taken.Done()
+			return ctx.Err()
 		}
 		r.alone(t, id, "", time.Second)
 		if second := r.alone(t, id, "", time.Millisecond); len(second) != 1 || !strings.Contains(second[0].data, `"audit":{`) || looks != 1 {
@@ -294,14 +298,14 @@ func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 // their own, nothing is handed over from buyer to buyer.
 func TestLiveFiguresOfHandovers(t *testing.T) {
 	handovers := &lock.Handovers{}
-	served(t, func(t *testing.T, r *fixture, s *server, id int64) {
+	served(t, func(t *testing.T, r *fixture, s *servertest.Server, id int64) {
 		grant := func(key string, how lock.Handover) {
 			handovers.Of("reentrant")(lock.NewHeld(t.Context(), lock.Grant{Key: key, Handover: how}))
 		}
 		v, err := r.vouchers.Voucher(t.Context(), id)
 		fail.NowIf(t, err)
 		grant(v.StockKey(), lock.PassedInProcess)
-		w := s.watch(id)
+		w := watch(t, s, id)
 		if f, _ := w.figures(); f.Handovers == nil || f.Handovers.Passing != "told" || f.Handovers.InProcess != 0 {
 			t.Errorf("at first: %+v", f.Handovers)
 		}
@@ -313,7 +317,7 @@ func TestLiveFiguresOfHandovers(t *testing.T) {
 		if h := f.Handovers; h.Mechanism != "reentrant" || h.FoundFree != 1 || h.InProcess != 2 || h.ByStore != 1 {
 			t.Errorf("%+v", h)
 		}
-		if f, _ := s.watch(r.sell(t, voucher.ScopeUser)).figures(); f.Handovers != nil {
+		if f, _ := watch(t, s, r.sell(t, voucher.ScopeUser)).figures(); f.Handovers != nil {
 			t.Errorf("of a lock for each buyer: %+v", f.Handovers)
 		}
 	}, func(_ *httpapi.Config, r *fixture) { r.handovers = handovers })

@@ -1,13 +1,11 @@
 package httpapi
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"seckill/internal/order"
 )
@@ -67,16 +65,6 @@ func register(reg prometheus.Registerer, own ...prometheus.Collector) error {
 	for _, c := range own {
 		if err := reg.Register(c); err != nil {
 			return fmt.Errorf("httpapi: register metrics: %w", err)
-		}
-	}
-	// A shared registry may already have the runtime's metrics.
-	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
-		if err := reg.Register(c); err != nil {
-			if _, there := errors.AsType[prometheus.AlreadyRegisteredError](err); !there {
-				return fmt.Errorf("httpapi: register metrics: %w", err)
-			}
 		}
 	}
 	return nil

@@ -96,13 +96,11 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 	}
 	o, err := a.lookupOrder(ctx, r, id, wait)
 	if err == nil && wait > 0 && o.Status.Changes() && (known == "" || known == o.Status) {
-		done, ok := a.enterWait(r)
-		if !ok { // too many waits: answer with the current state
+		if r.enter(a.limits.waits) != nil { // answer with the current state
 			out, err := a.renderDetailed(ctx, http.StatusOK, o)
 			out.retryAfter = a.problems.seconds[1]
 			return out, err
 		}
-		defer done()
 		o, err = a.awaitOrder(ctx, o, wait)
 	}
 	if err != nil {
@@ -115,7 +113,7 @@ func (a *API) showOrder(ctx context.Context, r *request) (reply, error) {
 func (a *API) lookupOrder(ctx context.Context, r *request, id int64, wait time.Duration) (order.Order, error) {
 	if wait > 0 {
 		var cancel context.CancelFunc
-		r.deadline.extend(wait)
+		r.deadline.Extend(wait)
 		ctx, cancel = context.WithTimeout(ctx, readingTimeout)
 		defer cancel()
 	}

@@ -59,7 +59,7 @@ func (a *API) requireSameSite(next http.Handler) http.Handler {
 
 // refuseSite answers with an [errCrossSite].
 func (a *API) refuseSite(w http.ResponseWriter, r *http.Request, err error) {
-	out := a.renderError(&request{Request: r, id: a.ids.of(r)}, err)
+	out := a.renderError(&request{Request: r, id: a.ids.Of(r)}, err)
 	w.Header()["Content-Type"] = out.contentType
 	w.WriteHeader(out.status)
 	_, _ = w.Write(out.body) // the client may be gone

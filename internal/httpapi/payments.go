@@ -30,11 +30,9 @@ func (a *API) receiveEvent(ctx context.Context, r *request) (reply, error) {
 	if err := a.deps.Events.CheckHeader(r.Header); err != nil {
 		return reply{}, err
 	}
-	leave, err := a.limits.enterEvent(r)
-	if err != nil {
+	if err := r.enter(a.limits.events); err != nil {
 		return reply{}, err
 	}
-	defer leave()
 	body, err := r.readJSON()
 	if err != nil {
 		return reply{}, err

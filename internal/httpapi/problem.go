@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"seckill/internal/httpserver"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/payment"
@@ -29,7 +30,6 @@ var (
 	errInProgress      = errors.New("httpapi: request with this idempotency key in progress")
 	errRateLimited     = errors.New("httpapi: rate limited")
 	errPanic           = errors.New("httpapi: panic")
-	errStopping        = errors.New("httpapi: the service is stopping")
 )
 
 // rateLimitedError is an [errRateLimited] with the time to wait.
@@ -107,8 +107,8 @@ func table() []*problem {
 		// The same code, but nothing was done for certain, and overload must not fill the log.
 		{http.StatusServiceUnavailable, "unavailable", "Too many orders are on their way; try again", is(order.ErrOverloaded), effectNone, retry | routine, nil},
 		{http.StatusServiceUnavailable, "unavailable", "Too many requests are on their way; try again", is(voucher.ErrBusy), effectNone, retry | routine, nil},
-		{http.StatusServiceUnavailable, "unavailable", "Too many requests are on their way; try again", is(errTooManyRequests), effectNone, retry | routine | closeConnection, nil},
-		{http.StatusTooManyRequests, "rate_limited", "Too many of your requests are at work; wait for their answers", is(errTooManyOfClient), effectNone, retry | routine | closeConnection, nil},
+		{http.StatusServiceUnavailable, "unavailable", "Too many requests are on their way; try again", is(httpserver.ErrTooMany), effectNone, retry | routine | closeConnection, nil},
+		{http.StatusTooManyRequests, "rate_limited", "Too many of your requests are at work; wait for their answers", is(httpserver.ErrTooManyOfClient), effectNone, retry | routine | closeConnection, nil},
 		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), effectNone, retry | routine, nil},
 		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), effectFinal, 0, nil},
 		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), effectFinal, 0, nil},
@@ -146,7 +146,7 @@ func is(errs ...error) []error { return errs }
 type problems struct {
 	rows           []*problem
 	gone, internal *problem
-	lines          map[string]*lineLimit // of the log, by outcome
+	lines          map[string]*httpserver.LineLimit // of the log, by outcome
 
 	contentType, json  []string
 	noStore, challenge []string
@@ -167,10 +167,10 @@ func newProblems() *problems {
 		closeConnection: []string{"close"},
 		challenge:       []string{`Bearer realm="seckill"`},
 		// What a user can repeat and cause nothing new has a limit, too. Orders have none: the stock bounds them.
-		lines: map[string]*lineLimit{"ok": {}, "replayed": {}},
+		lines: map[string]*httpserver.LineLimit{"ok": {}, "replayed": {}},
 	}
 	for _, p := range ps.rows {
-		ps.lines[p.code] = &lineLimit{}
+		ps.lines[p.code] = &httpserver.LineLimit{}
 		p.prefix = fmt.Appendf(nil, `{"type":"urn:seckill:problem:%s","title":%q,"status":%d,"code":%q`,
 			p.code, p.title, p.status, p.code)
 	}
@@ -199,7 +199,7 @@ func (a *API) renderError(r *request, err error) reply {
 	p, matched := a.problems.find(err)
 	if p.effect == effectUnknown && r.Context().Err() != nil {
 		p = a.problems.gone
-		if errors.Is(context.Cause(r.Context()), errStopping) { // the client is still there
+		if errors.Is(context.Cause(r.Context()), httpserver.ErrStopping) { // the client is still there
 			p, _ = a.problems.find(order.ErrUnavailable)
 		}
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"math/rand/v2"
@@ -11,13 +10,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"seckill/internal/httpserver"
 	"seckill/internal/order"
 )
 
 // Bounds of a rush.
 const (
 	maxRush = 5000
-	// rushAtOnce is the number of simulated buyers whose orders are under way at the same time.
+	// rushAtOnce is the number of simulated buyers whose orders are in progress at the same time.
 	rushAtOnce = 200
 	// rushTime leaves the request, which has requestTimeout, time to answer.
 	rushTime = time.Minute
@@ -65,8 +65,6 @@ func (a *API) rush(ctx context.Context, r *request) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, rushTime)
 	defer cancel()
 	defer context.AfterFunc(a.waits, cancel)() // a stop does not wait for simulated buyers
-	// The simulated buyers share no connection: whether one leaves is not for them to watch.
-	ctx = context.WithValue(ctx, connKey{}, nil)
 	return a.render(http.StatusOK, a.sendRush(ctx, id, int(buyers)))
 }
 
@@ -103,10 +101,10 @@ func (a *API) orderFor(ctx context.Context, voucherID, user int64) (outcome stri
 	}
 	req.Host, req.RemoteAddr = "localhost", "127.0.0.1:0"
 	req.Header.Set("X-User-ID", formatID(user))
-	w := answerBuffer{header: http.Header{}}
-	a.public.ServeHTTP(&w, req)
+	w := httpserver.NewRecorder()
+	a.public.ServeHTTP(w, req)
 	var answer struct{ Code, Status any }
-	if err := json.Unmarshal(w.body.Bytes(), &answer); err != nil {
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 		return a.problems.internal.code
 	}
 	if code, ok := answer.Code.(string); ok {
@@ -115,13 +113,3 @@ func (a *API) orderFor(ctx context.Context, voucherID, user int64) (outcome stri
 	status, _ := answer.Status.(string)
 	return status
 }
-
-// answerBuffer keeps an answer.
-type answerBuffer struct {
-	header http.Header
-	body   bytes.Buffer
-}
-
-func (w *answerBuffer) Header() http.Header         { return w.header }
-func (w *answerBuffer) WriteHeader(int)             {}
-func (w *answerBuffer) Write(p []byte) (int, error) { return w.body.Write(p) }

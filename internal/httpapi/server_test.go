@@ -1,38 +1,75 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/httpserver"
+	"seckill/internal/httpserver/servertest"
+	"seckill/internal/order"
 )
 
-// What is not a whole request of a bounded size is answered or cut off, and not waited for longer than 10 s.
-func TestServerLimits(t *testing.T) {
-	create := header("POST", "/api/v1/vouchers", "Content-Type: application/json")
+// listen starts a server that is stopped when the test ends.
+func (r *fixture) listen(t *testing.T) *servertest.Server {
+	t.Helper()
+	return servertest.Serve(t, r.api.LimitConnections(httpserver.Config{AnswerTimeout: time.Second}), r.handler)
+}
+
+// A body that is not whole, or too large, is answered, and not waited for longer than 10 s.
+func TestBodiesAreBounded(t *testing.T) {
+	create := servertest.Header("POST", "/api/v1/vouchers", "Content-Type: application/json")
 	for name, c := range map[string]struct {
-		raw, want string // want "": the connection is closed without an answer
+		raw, want string
 		after     time.Duration
 	}{
-		"a header that never ends":           {header("GET", "/"), "", 10 * time.Second},
 		"a body that never comes":            {create + "Content-Length: 10\r\n\r\n{", "400 Bad Request", 10 * time.Second},
 		"a body cut into bad chunks":         {create + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400 Bad Request", 0},
 		"a body without a length, too large": {create + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", 70_000, strings.Repeat(" ", 70_000)), "413 Request Entity Too Large", 0},
 		"a body that says it is too large":   {create + "Content-Length: 9999999999\r\n\r\n", "413 Request Entity Too Large", 0},
-		"a header too large":                 {header("GET", "/", "X-Large: "+strings.Repeat("x", 64<<10)) + "\r\n", "431 Request Header Fields Too Large", 0},
-		"not HTTP":                           {"HELO x\r\n\r\n", "400 Bad Request", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client, began := newFixture(t, lab).listen(t).connect(), time.Now()
+				client, began := newFixture(t, lab).listen(t).Client(), time.Now()
 				go func() { _, _ = io.WriteString(client, c.raw) }()
-				line, _ := client.answers.ReadString('\n') // the end of the connection is an empty one
+				line, _ := client.Answers.ReadString('\n') // the end of the connection is an empty one
 				if got := strings.TrimPrefix(strings.TrimSpace(line), "HTTP/1.1 "); got != c.want || time.Since(began) != c.after {
 					t.Errorf("%q after %v; want %q after %v", got, time.Since(began), c.want, c.after)
 				}
 			})
 		})
 	}
+}
+
+// A request that still runs when the timeout of a stop is over is cancelled, and answered.
+func TestStopCancelsWorkAndAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFixture(t, lab)
+		r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
+			<-ctx.Done()
+			return order.Order{}, ctx.Err()
+		}
+		s := r.listen(t)
+		c := s.Client()
+		c.Send(servertest.Header("POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Content-Length: 0") + "\r\n")
+		synctest.Wait()
+		stopped, began := make(chan error, 1), time.Now()
+		go func() {
+			finishing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			stopped <- s.Stop(finishing)
+		}()
+		status, body := c.Answer()
+		if took := time.Since(began); status != http.StatusServiceUnavailable || !strings.Contains(body, `"unavailable"`) || took != 10*time.Second {
+			t.Errorf("%d %s after %v", status, body, took)
+		}
+		if err := <-stopped; err != nil {
+			t.Errorf("the stop ended with %v", err)
+		}
+	})
 }

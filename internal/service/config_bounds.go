@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/httpserver"
 )
 
 // defaultBounds are high enough for load tests from one address, and low enough to keep the memory that a
@@ -24,7 +25,7 @@ const maxBound = 1_000_000
 
 // defaultIdleTimeout is longer than that of common load balancers, which is 60 s: one that uses a connection in the moment
 // in which this side closes it sees a failed request.
-const defaultIdleTimeout = httpapi.DefaultIdleTimeout
+const defaultIdleTimeout = httpserver.DefaultIdleTimeout
 
 func parseIdle(v string) (time.Duration, error) {
 	d, err := time.ParseDuration(v)

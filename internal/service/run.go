@@ -120,7 +120,7 @@ func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	}
 	deps.Site, deps.Limit, deps.Lookups, deps.Keys, deps.Cancels = site, limits.orders, limits.lookups, limits.keys, limits.cancels
 	return httpapi.New(httpapi.Config{
-		Lab: cfg.Lab, Limits: cfg.Bounds, IdleTimeout: cfg.IdleTimeout, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
+		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
 	}, deps)
 }
 

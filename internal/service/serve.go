@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/httpserver"
 )
 
 // serve listens and serves the API until ctx ends, and then stops; see [shutdown]. Meanwhile it runs the
@@ -23,7 +24,8 @@ func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handl
 	if err != nil {
 		return err
 	}
-	servers := []*httpapi.Server{api.Server(handler, api.LimitConnections(public))}
+	config := httpserver.Config{Log: log, IdleTimeout: cfg.IdleTimeout, AnswerTimeout: answerTimeout}
+	servers := []*httpserver.Server{httpserver.New(api.LimitConnections(config), handler, public)}
 	if cfg.DebugAddr != "" {
 		addr, err := cfg.debugAddr()
 		if err != nil {
@@ -33,7 +35,7 @@ func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handl
 		if err != nil {
 			return errors.Join(err, public.Close())
 		}
-		servers = append(servers, api.Server(api.Debug(), debug))
+		servers = append(servers, httpserver.New(config, api.Debug(), debug))
 	}
 
 	stopRequested := ctx
@@ -65,13 +67,19 @@ func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handl
 	return serving.Wait()
 }
 
-// drainer is what [httpapi.API] does about a stop, stopper what [httpapi.Server] does.
+// answerTimeout is how long requests may take to answer after their contexts were cancelled. What was sent already
+// goes on: a commit with its wait for the row (8 s while the database hangs), then the query for the outcome of the
+// order (2 s), then the release of the lock (3 s).
+const answerTimeout = 14 * time.Second
+
+// drainer is what [httpapi.API] does about a stop, stopper what [httpserver.Server] does.
 type (
 	drainer interface {
 		Drain()
 		EndWaits()
 	}
 	stopper interface {
+		Drain()
 		Stop(ctx context.Context) error
 	}
 )
@@ -87,26 +95,29 @@ type (
 // requests have finished or are about to be cancelled.
 func shutdown(ctx context.Context, delay, finish time.Duration, api drainer, servers []stopper, endWork func(), log *slog.Logger) error {
 	api.Drain()
+	for _, server := range servers {
+		server.Drain()
+	}
 	if delay > 0 {
 		log.Info("not ready; still serving", "for", delay.String())
 		time.Sleep(delay)
 	}
 	api.EndWaits()
 	log.Info("stopping", "finish_within", finish.String())
-	var failed []error
+	var failed error
 	for i, server := range servers {
 		timeout := finish
-		if i > 0 { // no need to wait for a running profile
+		if i > 0 { // nobody waits for a running profile
 			timeout = 0
 		}
 		finishing, cancel := context.WithTimeout(ctx, timeout)
 		context.AfterFunc(finishing, endWork)
-		if err := server.Stop(finishing); err != nil {
-			failed = append(failed, fmt.Errorf("requests were cut off after %v: %w", timeout, err))
+		if err := server.Stop(finishing); err != nil && i == 0 {
+			failed = fmt.Errorf("requests were cut off after %v: %w", timeout, err)
 		}
 		cancel()
 	}
-	return errors.Join(failed...)
+	return failed
 }
 
 // urlOf returns a URL of a listener that a browser on this machine can open.

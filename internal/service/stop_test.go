@@ -36,6 +36,8 @@ type stoppedServer struct {
 	busy time.Duration
 }
 
+func (s stoppedServer) Drain() { s.note(s.name + " drains") }
+
 func (s stoppedServer) Stop(ctx context.Context) error {
 	s.note(s.name + " stops")
 	defer func() { s.note(s.name + " has stopped") }()
@@ -59,10 +61,10 @@ func TestStopInSteps(t *testing.T) {
 		err  error
 	}{
 		"requests finish": {time.Second, []string{
-			"0s not ready", "5s waits end", "5s public stops", "6s public has stopped", "6s work ends", "6s debug stops", "6s debug has stopped",
+			"0s not ready", "0s public drains", "0s debug drains", "5s waits end", "5s public stops", "6s public has stopped", "6s work ends", "6s debug stops", "6s debug has stopped",
 		}, nil},
 		"requests are cut off": {time.Minute, []string{
-			"0s not ready", "5s waits end", "5s public stops", "15s work ends", "15s public has stopped", "15s debug stops", "15s debug has stopped",
+			"0s not ready", "0s public drains", "0s debug drains", "5s waits end", "5s public stops", "15s work ends", "15s public has stopped", "15s debug stops", "15s debug has stopped",
 		}, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +79,7 @@ func TestStopInSteps(t *testing.T) {
 				slices.Sort(got)
 				want := slices.Clone(test.want)
 				slices.Sort(want)
-				if !slices.Equal(got, want) || s.did[0] != want[0] || !errors.Is(err, test.err) {
+				if !slices.Equal(got, want) || s.did[0] != test.want[0] || !errors.Is(err, test.err) {
 					t.Errorf("%v; it did\n%s\nwant\n%s", err, strings.Join(s.did, "\n"), strings.Join(test.want, "\n"))
 				}
 			})

@@ -5,6 +5,7 @@ func inAPI() []mutant {
 		auth     = "./internal/auth"
 		payment  = "./internal/payment"
 		api      = "./internal/httpapi"
+		server   = "./internal/httpserver"
 		samesite = "./internal/samesite ./internal/httpapi"
 	)
 	return []mutant{
@@ -46,9 +47,13 @@ func inAPI() []mutant {
 			`h["Retry-After"] = out.retryAfter`, "_ = out.retryAfter", api},
 		{"the largest body is refused", "internal/httpapi/body.go", "if r.ContentLength > maxBody {", "if r.ContentLength >= maxBody {", api},
 		{"a body may be one byte too large", "internal/httpapi/body.go", "r.Body, maxBody)", "r.Body, maxBody+1)", api},
-		{"a connection goes on after a body in chunks", "internal/httpapi/headerlines.go", "if r.ContentLength < 0 || !r", "if !r", api},
+		{"a connection goes on after a body in chunks", "internal/httpserver/server.go", "r.ContentLength < 0 || !r", "!r", server},
+		{"a server that drains keeps its connections", "internal/httpserver/server.go", "if s.draining.Load() || r", "if r", server},
+		{"a connection that was closed still counts", "internal/httpserver/listener.go", "		l.connections.Leave(c.client)\n", "", server},
+		{"net/http's background read waits for a byte", "internal/httpserver/reader.go", "case r.declined:", "case false:", server},
+		{"one who has waited ends the watch of others", "internal/httpserver/reader.go", "if r.watchers--; r.watchers == 0 {", "if r.watchers--; true {", server},
 		{"an offset of 24 hours is one", "internal/httpapi/object.go", "|2[0-3]):[0-5]", "|2[0-4]):[0-5]", api},
-		{"one header line more is accepted", "internal/httpapi/headerlines.go", "const maxHeaderLines = 100", "const maxHeaderLines = 101", api},
+		{"one header line more is accepted", "internal/httpserver/headerlines.go", "const maxHeaderLines = 100", "const maxHeaderLines = 101", server},
 		{"a guard that lost its lock goes on as if it had it", "internal/httpapi/guard.go",
 			"lost != nil && !g.BestEffort {", "lost != nil && false {", api},
 		{"a value of a guard's key looks like two parts", "internal/httpapi/guard.go", "url.QueryEscape(r.gin.Param(name))", "r.gin.Param(url.QueryEscape(name))", api},

@@ -1,4 +1,4 @@
-package httpapi
+package httpserver
 
 import (
 	"crypto/rand"
@@ -10,19 +10,20 @@ import (
 // maxRequestID is the longest id that is accepted from a client, in bytes.
 const maxRequestID = 64
 
-// requestIDs generates request ids from a random prefix and a counter. They are as unique as UUIDs at a
+// RequestIDs generates request ids from a random prefix and a counter. They are as unique as UUIDs at a
 // tenth of the cost.
-type requestIDs struct {
+type RequestIDs struct {
 	prefix string
 	count  atomic.Uint64
 }
 
-func newRequestIDs() *requestIDs {
-	return &requestIDs{prefix: rand.Text()[:12] + "-"}
+// NewRequestIDs returns a generator with a prefix of its own.
+func NewRequestIDs() *RequestIDs {
+	return &RequestIDs{prefix: rand.Text()[:12] + "-"}
 }
 
-// of returns the client's X-Request-ID if it can be logged and echoed as it is; otherwise a new id.
-func (ids *requestIDs) of(r *http.Request) string {
+// Of returns the client's X-Request-ID if it can be logged and echoed as it is; otherwise a new id.
+func (ids *RequestIDs) Of(r *http.Request) string {
 	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneRequestID(given[0]) {
 		return given[0]
 	}

@@ -1,4 +1,4 @@
-package httpapi_test
+package httpserver
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/httpapi"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 )
@@ -17,7 +16,8 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 	testkit.Servers(t)
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	fail.NowIf(t, err)
-	l := httpapi.ListenBriefly(newFixture(t, lab).api.LimitConnections(inner), time.Second)
+	l := newListener(inner, Config{})
+	l.writeLimit.Store(int64(time.Second))
 	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
 	fail.NowIf(t, err)

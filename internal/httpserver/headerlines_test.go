@@ -1,7 +1,6 @@
-package httpapi_test
+package httpserver_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,12 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/httpserver/servertest"
 	"seckill/internal/simulate"
 )
 
-// withLines is an order whose header has n lines after the request line. A body follows it.
+// withLines is a request whose header has n lines after the request line. A body follows it.
 func withLines(n int, end, framing, body string) string {
-	lines := []string{"POST /api/v1/vouchers/1/orders HTTP/1.1", "Host: localhost", "X-User-ID: 42", "Content-Type: application/json", framing}
+	lines := []string{"POST / HTTP/1.1", "Host: localhost", framing}
 	for i := len(lines) - 1; i < n; i++ {
 		lines = append(lines, fmt.Sprintf("a%d:", i))
 	}
@@ -26,12 +26,12 @@ func withLines(n int, end, framing, body string) string {
 func lines(n int) string { return withLines(n, "\r\n", "Content-Length: 0", "") }
 
 // wantRefused waits for the answer to a header with too many lines, and for the end of the connection.
-func (c *client) wantRefused() {
-	c.t.Helper()
-	if status, body := c.answer(); status != http.StatusRequestHeaderFieldsTooLarge || !strings.HasPrefix(body, "431 ") {
-		c.t.Errorf("%d %q, want 431", status, body)
+func wantRefused(t *testing.T, c *servertest.Client) {
+	t.Helper()
+	if status, body := c.Answer(); status != http.StatusRequestHeaderFieldsTooLarge || !strings.HasPrefix(body, "431 ") {
+		t.Errorf("%d %q, want 431", status, body)
 	}
-	c.wantClosed()
+	c.WantClosed()
 }
 
 // A header has at most 100 lines, however it arrives, and whatever was sent before it on the connection. The lines of a
@@ -42,7 +42,7 @@ func TestHeaderLinesAreBounded(t *testing.T) {
 		newlines   = "{" + strings.Repeat("\n", 10_000) + "}"
 		sized      = withLines(5, "\r\n", fmt.Sprintf("Content-Length: %d", len(newlines)), newlines)
 		chunked    = withLines(5, "\r\n", "Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(newlines), newlines))
-		everyone   = "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n" // net/http answers it without a handler
+		everyone   = "OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n" // is answered without the handler
 	)
 	for name, tt := range map[string]struct {
 		sent     string
@@ -66,7 +66,7 @@ func TestHeaderLinesAreBounded(t *testing.T) {
 		for _, size := range []int{1, 7, 1000, 1 << 20} {
 			t.Run(fmt.Sprintf("%s, %d bytes at a time", name, size), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := connect(t, func(context.Context) error { return nil })
+					c := connect(t, nothing)
 					go func() {
 						for rest := tt.sent; rest != ""; {
 							part := rest[:min(size, len(rest))]
@@ -77,12 +77,12 @@ func TestHeaderLinesAreBounded(t *testing.T) {
 						}
 					}()
 					for range tt.accepted {
-						if status, body := c.answer(); status/100 != 2 {
+						if status, body := c.Answer(); status/100 != 2 {
 							t.Fatalf("%d %s, want 2xx", status, body)
 						}
 					}
 					if tt.refused {
-						c.wantRefused()
+						wantRefused(t, c)
 					}
 				})
 			})
@@ -93,7 +93,7 @@ func TestHeaderLinesAreBounded(t *testing.T) {
 // A client that is refused and goes on sending is cut off.
 func TestRefusedHeaderThatGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := connect(t, func(context.Context) error { return nil })
+		c := connect(t, nothing)
 		began := time.Now()
 		var sending sync.WaitGroup
 		defer sending.Wait()
@@ -102,7 +102,7 @@ func TestRefusedHeaderThatGoesOn(t *testing.T) {
 				_, err = io.WriteString(c, "a:\r\n")
 			}
 		})
-		c.wantRefused()
+		wantRefused(t, c)
 		if took := time.Since(began); took > 700*time.Millisecond {
 			t.Errorf("closed after %v", took)
 		}

@@ -1,11 +1,9 @@
-package httpapi
+package httpserver
 
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net"
-	"net/http"
 	"time"
 )
 
@@ -40,11 +38,8 @@ type headerLines struct {
 	rest    []byte // was read from the connection together with the end of a header
 }
 
-// beginBody is called with a request's handler: its header has ended.
+// beginBody says that a header has ended. After a body of length 0 the next one begins.
 func (h *headerLines) beginBody(length int64) { h.lines, h.begun, h.body = 0, false, length }
-
-// beginHeader is called when a request has ended.
-func (h *headerLines) beginHeader() { h.beginBody(0) }
 
 // bounded returns the part of p that may be filled by the next read.
 func (h *headerLines) bounded(p []byte) []byte {
@@ -101,51 +96,4 @@ func (h *headerLines) count(p []byte) (n int, err error) {
 		}
 	}
 	return n, nil
-}
-
-// refuseHeader answers a header with too many lines, once.
-func (c *conn) refuseHeader() {
-	c.mu.Lock()
-	answered := c.header.refused
-	c.header.refused = true
-	c.mu.Unlock()
-	if answered {
-		return
-	}
-	_, _ = io.WriteString(c, tooManyLines) // the client may be gone
-	_ = c.CloseWrite()
-	_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout))
-	_, _ = io.CopyN(io.Discard, c.Conn, maxHeaderBytes)
-}
-
-// tellBody tells the connection of each request that its header has ended, and how long the body is.
-//
-// A connection ends with the answer to a body in chunks. One that has Content-Length too, which net/http does not tell,
-// might end elsewhere for a proxy before this server, and what follows it is not to be trusted (RFC 9112, 6.3). In HTTP/1.0
-// there are no chunks, and net/http does not tell of a Transfer-Encoding at all (6.1).
-func tellBody(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength < 0 || !r.ProtoAtLeast(1, 1) {
-			w.Header().Set("Connection", "close")
-		}
-		if c, is := r.Context().Value(connKey{}).(*conn); is {
-			c.mu.Lock()
-			c.header.beginBody(r.ContentLength)
-			c.mu.Unlock()
-		}
-		if r.Method == http.MethodOptions && r.RequestURI == "*" { // net/http would answer it without this handler
-			w.Header().Set("Content-Length", "0")
-			return
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// tellEnd is the ConnState of a server: it tells the connection that a request has ended.
-func tellEnd(c net.Conn, state http.ConnState) {
-	if own, is := c.(*conn); is && state == http.StateIdle {
-		own.mu.Lock()
-		own.header.beginHeader()
-		own.mu.Unlock()
-	}
 }

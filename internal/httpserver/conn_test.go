@@ -1,4 +1,4 @@
-package httpapi_test
+package httpserver_test
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"seckill/internal/httpapi"
+	"seckill/internal/httpserver"
+	"seckill/internal/httpserver/servertest"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
@@ -21,11 +22,11 @@ func TestSoonAnsweredRequestsShareDeadlines(t *testing.T) {
 		c := connect(t, func(context.Context) error { simulate.Sleep(time.Millisecond); return nil })
 		ask := func(n int) (background, deadlines int64) {
 			for range n {
-				c.send(anOrder)
-				c.want(http.StatusCreated)
+				c.Send(aRequest)
+				c.Want(http.StatusCreated)
 				synctest.Wait()
 			}
-			return c.server.background.Load(), c.server.deadlines.Load()
+			return c.Server.Background.Load(), c.Server.Deadlines.Load()
 		}
 		_, before := ask(3)
 		background, after := ask(100)
@@ -48,7 +49,7 @@ func TestLeavingIsNoticed(t *testing.T) {
 					noticed <- time.Since(began)
 					return ctx.Err()
 				})
-				c.send(anOrder)
+				c.Send(aRequest)
 				simulate.Sleep(leavesAfter)
 				_ = c.Close()
 				if after := <-noticed; after > max(leavesAfter, waitsAfter) {
@@ -57,6 +58,24 @@ func TestLeavingIsNoticed(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Each of those who wait is told, also after another one has stopped waiting.
+func TestLeavingIsNoticedByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noticed := make(chan struct{})
+		c := servertest.Serve(t, httpserver.Config{}, httpserver.WatchClient(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			waited := httpserver.Deadline{Parent: r.Context(), At: time.Now().Add(time.Minute)}
+			_ = waited.Done()
+			waited.End()
+			<-r.Context().Done()
+			close(noticed)
+		}))).Client()
+		c.Send(aRequest)
+		synctest.Wait()
+		_ = c.Close()
+		<-noticed
+	})
 }
 
 func waitFor(ctx context.Context, d time.Duration) error {
@@ -86,16 +105,16 @@ func TestPipelinedRequests(t *testing.T) {
 					c := connect(t, func(ctx context.Context) error { work(ctx); return ctx.Err() })
 					go func() {
 						if gap == 0 {
-							_, _ = io.WriteString(c, strings.Repeat(anOrder, 3))
+							_, _ = io.WriteString(c, strings.Repeat(aRequest, 3))
 							return
 						}
 						for i := range 3 {
 							simulate.Sleep(time.Duration(min(i, 1)) * gap)
-							_, _ = io.WriteString(c, anOrder)
+							_, _ = io.WriteString(c, aRequest)
 						}
 					}()
 					for range 3 {
-						c.want(http.StatusCreated)
+						c.Want(http.StatusCreated)
 					}
 				})
 			})
@@ -106,18 +125,14 @@ func TestPipelinedRequests(t *testing.T) {
 // Somebody who waits for the end of the context takes nothing from a body that arrives meanwhile.
 func TestWatchingLeavesTheBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFixture(t, lab)
 		const sent = `{"a":"body that arrives in pieces"}`
-		fail.NowIf(t, r.api.AddRoute(http.MethodPost, "/watching", false, func(ctx context.Context, body func() ([]byte, error)) error {
-			_ = ctx.Done()
+		c := servertest.Serve(t, httpserver.Config{}, httpserver.WatchClient(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			simulate.Sleep(30 * time.Millisecond)
-			if got, err := body(); err != nil || string(got) != sent {
+			if got, err := io.ReadAll(r.Body); err != nil || string(got) != sent {
 				t.Errorf("read %q, %v; want %q", got, err, sent)
 			}
-			return nil
-		}))
-		c := r.listen(t).connect()
-		head := header("POST", "/watching", "Content-Type: application/json", fmt.Sprint("Content-Length: ", len(sent))) + "\r\n"
+		}))).Client()
+		head := servertest.Header("POST", "/", fmt.Sprint("Content-Length: ", len(sent))) + "\r\n"
 		for range 3 {
 			go func() {
 				for _, piece := range []string{head, sent[:1], sent[1:2], sent[2:]} {
@@ -125,7 +140,7 @@ func TestWatchingLeavesTheBody(t *testing.T) {
 					_, _ = io.WriteString(c, piece)
 				}
 			}()
-			c.want(http.StatusOK)
+			c.Want(http.StatusOK)
 			simulate.Sleep(time.Second)
 		}
 	})
@@ -142,15 +157,15 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := connect(t, func(context.Context) error { return nil })
+				c := connect(t, nothing)
 				for range 20 {
-					c.send(anOrder)
-					c.want(http.StatusCreated)
+					c.Send(aRequest)
+					c.Want(http.StatusCreated)
 					simulate.Sleep(300 * time.Millisecond)
 				}
 				began := time.Now()
-				c.send(tt.sent)
-				c.wantClosed()
+				c.Send(tt.sent)
+				c.WantClosed()
 				// The last request was 300 ms before.
 				if took := time.Since(began) + 300*time.Millisecond; took < tt.earliest || took > tt.until+300*time.Millisecond {
 					t.Errorf("closed after %v, want %v to %v", took, tt.earliest, tt.until)
@@ -163,12 +178,11 @@ func TestSharedDeadlinesStillEnd(t *testing.T) {
 // A connection without a request stays open as long as the configuration says.
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.IdleTimeout = 7 * time.Second })
-		c := r.listen(t).connect()
-		c.send(header("GET", "/api/v1/vouchers") + "\r\n")
-		c.want(http.StatusOK)
+		c := servertest.Serve(t, httpserver.Config{IdleTimeout: 7 * time.Second}, doing(nothing)).Client()
+		c.Send(aRequest)
+		c.Want(http.StatusCreated)
 		began := time.Now()
-		c.wantClosed()
+		c.WantClosed()
 		fail.Unequal(t, time.Since(began), 7*time.Second, "closed after")
 	})
 }
@@ -178,11 +192,11 @@ func TestLongWorkOutlivesDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 15 * time.Second // longer than a request may take to be read
 		c := connect(t, func(ctx context.Context) error { return waitFor(ctx, takes) })
-		withBody := header("POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Content-Type: application/json", "Content-Length: 2") + "\r\n{}"
+		withBody := servertest.Header("POST", "/", "Content-Length: 2") + "\r\n{}"
 		for range 10 { // longer than an idle connection lives
-			for _, request := range []string{anOrder, withBody} {
-				c.send(request)
-				c.want(http.StatusCreated)
+			for _, request := range []string{aRequest, withBody} {
+				c.Send(request)
+				c.Want(http.StatusCreated)
 			}
 		}
 	})

@@ -1,4 +1,4 @@
-package httpapi
+package httpserver_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"seckill/internal/httpserver"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
@@ -23,20 +24,20 @@ func TestDeadlineIsAContext(t *testing.T) {
 	}
 	for name, use := range map[string]func(context.Context){"unused": bare, "waited for": waited, "derived from": derived} {
 		for how, c := range map[string]struct {
-			end  func(cancelParent context.CancelFunc, d *deadline)
+			end  func(cancelParent context.CancelFunc, d *httpserver.Deadline)
 			want error
 		}{
-			"not":        {func(context.CancelFunc, *deadline) {}, nil},
-			"by parent":  {func(cancel context.CancelFunc, _ *deadline) { cancel() }, context.Canceled},
-			"by the end": {func(_ context.CancelFunc, d *deadline) { d.end() }, context.Canceled},
-			"by time":    {func(context.CancelFunc, *deadline) { simulate.Sleep(time.Minute) }, context.DeadlineExceeded},
+			"not":        {func(context.CancelFunc, *httpserver.Deadline) {}, nil},
+			"by parent":  {func(cancel context.CancelFunc, _ *httpserver.Deadline) { cancel() }, context.Canceled},
+			"by the end": {func(_ context.CancelFunc, d *httpserver.Deadline) { d.End() }, context.Canceled},
+			"by time":    {func(context.CancelFunc, *httpserver.Deadline) { simulate.Sleep(time.Minute) }, context.DeadlineExceeded},
 		} {
 			t.Run(name+", ended "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					parent, cancel := context.WithCancel(context.WithValue(t.Context(), testKey{}, "v"))
 					defer cancel()
-					d := &deadline{parent: parent, at: time.Now().Add(time.Minute)}
-					defer d.end()
+					d := &httpserver.Deadline{Parent: parent, At: time.Now().Add(time.Minute)}
+					defer d.End()
 					use(d)
 					fail.NowIf(t, d.Err(), "ended before its time")
 					c.end(cancel, d)
@@ -72,10 +73,10 @@ func TestDeadlineOfTheParent(t *testing.T) {
 	parent, cancel := context.WithDeadline(t.Context(), now.Add(time.Minute))
 	defer cancel()
 	for at, want := range map[time.Duration]time.Duration{time.Second: time.Second, time.Hour: time.Minute} {
-		d := &deadline{parent: parent, at: now.Add(at)}
+		d := &httpserver.Deadline{Parent: parent, At: now.Add(at)}
 		if got, ok := d.Deadline(); !ok || !got.Equal(now.Add(want)) {
 			t.Errorf("at %v: %v, %t", at, got.Sub(now), ok)
 		}
-		d.end()
+		d.End()
 	}
 }
