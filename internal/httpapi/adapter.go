@@ -15,8 +15,7 @@ import (
 
 // The deadlines of a request's work.
 const (
-	// readingTimeout is the deadline of a request that only reads. A wait that the client asks for is
-	// added to it.
+	// readingTimeout is the deadline of a request that only reads. A wait that the client asks for is added to it.
 	readingTimeout = 10 * time.Second
 	// requestTimeout is the deadline of all others: the longest lock wait that a policy may ask for,
 	// plus time for the work.

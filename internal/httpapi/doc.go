@@ -1,9 +1,8 @@
 // Package httpapi is the HTTP interface of the service.
 //
-// Read it in this order: [New] and the table of routes; adapt, through which every request goes;
-// problems, the one table from errors to responses. A handler parses the request, calls the domain, and
-// returns a reply or an error. It never writes a response and, except for success, never chooses a
-// status.
+// Read it in this order: [New] and the table of routes; adapt, through which every request goes; problems, the one
+// table from errors to responses. A handler parses the request, calls the domain, and returns a reply or an error. It
+// never writes a response and, except for success, never chooses a status.
 //
 // # What a client can rely on
 //
@@ -27,13 +26,11 @@
 // # What an Idempotency-Key promises
 //
 // The same request with the same key is carried out once and gets the same answer, the second time with
-// Idempotency-Replayed: true. Answers are kept for a day. A different request with the key gets
-// idempotency_key_reused.
+// Idempotency-Replayed: true. Answers are kept for a day. A different request with the key gets idempotency_key_reused.
 //
-// An order by admission keeps its key itself: see [order.Request]. A repetition is told of that order in
-// the state that it has by then, for as long as the order is known. A refusal is not stored: the same
-// request may succeed when stock comes back. There the key belongs to the voucher too, so the same key
-// for another voucher is another request.
+// An order by admission keeps its key itself: see [order.Request]. A repetition is told of that order in the state that
+// it has by then, for as long as the order is known. A refusal is not stored: the same request may succeed when stock
+// comes back. There the key belongs to the voucher too, so the same key for another voucher is another request.
 //
 // Everything else is stored in the database, depending on the outcome:
 //
@@ -49,11 +46,10 @@
 //
 // # What a lock around a handler promises
 //
-// A route may declare a [Guard]: requests with the same key are then carried out one after the other,
-// across processes. A request that does not get the lock in time is answered with busy and Retry-After:
-// the remaining lease of the holder if it is known, between 1 and 5 seconds. A request that loses its
-// lock while it is carried out is answered with unavailable, even if it succeeded, unless the lock only
-// saves work. See guard.wrap and [Guard].BestEffort.
+// A route may declare a [Guard]: requests with the same key are then carried out one after the other, across processes.
+// A request that does not get the lock in time is answered with busy and Retry-After: the remaining lease of the holder
+// if it is known, between 1 and 5 seconds. A request that loses its lock while it is carried out is answered with
+// unavailable, even if it succeeded, unless the lock only saves work. See guard.wrap and [Guard].BestEffort.
 //
 // # What lab mode accepts
 //
@@ -62,8 +58,7 @@
 //
 // # Performance
 //
-// In a rush nearly every request is answered with sold_out, so that path is kept short: problem bodies
-// are rendered beforehand, metrics are resolved beforehand, verified tokens are cached, and the ordinary
-// refusals of a sale are counted but not logged. The benchmarks compare it with a gin handler that does
-// nothing else.
+// In a rush nearly every request is answered with sold_out, so that path is kept short: problem bodies are rendered
+// beforehand, metrics are resolved beforehand, verified tokens are cached, and the ordinary refusals of a sale are
+// counted but not logged. The benchmarks compare it with a gin handler that does nothing else.
 package httpapi

@@ -25,8 +25,7 @@ func Problems() (all []string) {
 // Work is a handler of a test. body reads the body of the request.
 type Work func(ctx context.Context, body func() ([]byte, error)) error
 
-// AddRoute adds a route to the route table, for users or for anyone. It answers with 200 and {} if work
-// returns nil.
+// AddRoute adds a route to the route table, for users or for anyone. It answers with 200 and {} if work returns nil.
 func (a *API) AddRoute(method, path string, forUser bool, work Work) error {
 	return a.AddGuarded(method, path, forUser, work, nil)
 }

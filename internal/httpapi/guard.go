@@ -16,9 +16,8 @@ import (
 )
 
 // Guard declares a lock around a handler, as an annotation such as @DistributedLock(key = "#id") does in other
-// frameworks. A request of the route is carried out while it holds the key, and under the context of the lease, so
-// that the work stops when the lock is lost. A key that names what the route does not have keeps the service from
-// starting.
+// frameworks. A request of the route is carried out while it holds the key, and under the context of the lease, so that
+// the work stops when the lock is lost. A key that names what the route does not have keeps the service from starting.
 type Guard struct {
 	// Key has parts between colons, as in "audit:#id". #id is the path parameter :id of the route, #user the user's
 	// id on a route that needs a user; every other part is literal. Values are escaped as in a URL query, so that
@@ -94,11 +93,10 @@ type guard struct {
 
 // wrap returns a handler that runs h while it holds the lock.
 //
-// It releases the lock before the answer is sent, so the answer can still report that the lock was lost.
-// The answer is then unavailable, whatever h returned: the next holder may have worked at the same time,
-// so neither a success nor a refusal is certain. A client with an Idempotency-Key repeats the request and
-// gets the outcome. If the outcome of the release is unknown, the answer stays: the work ended while the
-// lease still ran.
+// It releases the lock before the answer is sent, so the answer can still report that the lock was lost. The answer is
+// then unavailable, whatever h returned: the next holder may have worked at the same time, so neither a success nor a
+// refusal is certain. A client with an Idempotency-Key repeats the request and gets the outcome. If the outcome of the
+// release is unknown, the answer stays: the work ended while the lease still ran.
 func (g *guard) wrap(h handler) handler {
 	return func(ctx context.Context, r *request) (out reply, err error) {
 		key, err := g.keyFor(r)

@@ -63,7 +63,7 @@ func (a *API) newDebug() http.Handler {
 	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/debug/pprof/", a.refusePages(profiles))
+	mux.Handle("/debug/pprof/", a.sameSite(a.checkRead, profiles))
 	return mux
 }
 
@@ -79,8 +79,7 @@ const (
 	checkTimeout = 2 * time.Second
 	// checkGrace is what a check gets to return after that, with its error.
 	checkGrace = 100 * time.Millisecond
-	// checkEvery is how long a result is reused, so that a flood of /readyz does not reach the servers
-	// behind it.
+	// checkEvery is how long a result is reused, so that a flood of /readyz does not reach the servers behind it.
 	checkEvery = 500 * time.Millisecond
 	// soldEvery is how long the answer of [Sold] is reused: it reads more than a check does.
 	soldEvery = 2 * time.Second

@@ -24,8 +24,7 @@ import (
 
 // Config configures the API.
 type Config struct {
-	// Lab accepts X-User-ID as authentication, needs no admin token, and enables the route that issues
-	// tokens.
+	// Lab accepts X-User-ID as authentication, needs no admin token, and enables the route that issues tokens.
 	Lab bool
 	// LabHosts are the host names of the service in lab mode, besides those of the loopback interface. A
 	// request with another Host header is refused.
@@ -56,8 +55,7 @@ type Deps struct {
 	Lockers Locks
 	// Handovers counts the leases that Lockers grant; nil if nobody counts them.
 	Handovers *lock.Handovers
-	// Limit reports whether a user may place an order now and, if not, after which wait. nil means no
-	// limit.
+	// Limit reports whether a user may place an order now and, if not, after which wait. nil means no limit.
 	Limit func(userID int64) (wait time.Duration, ok bool)
 	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency
 	// keys a user may store, Cancels how many orders a user may cancel. nil means no limit.
@@ -82,8 +80,7 @@ type Orders interface {
 	Refusal(ctx context.Context, voucherID int64) error
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
-	// Await waits until an order is no longer pending or the limit has passed. Its only error is the
-	// context's.
+	// Await waits until an order is no longer pending or the limit has passed. Its only error is the context's.
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	Audit(ctx context.Context, voucherID int64) (order.Audit, error)
 }
@@ -141,8 +138,8 @@ type API struct {
 	metrics  *metrics
 	ids      *httpserver.RequestIDs
 	health   *health
-	adminKey []byte          // digest of the admin token; nil if there is none
-	site     *samesite.Guard // nil outside lab mode
+	adminKey []byte // digest of the admin token; nil if there is none
+	site     *samesite.Guard
 	rendered *renderCache
 	limits   limiters
 	live     *live
@@ -169,9 +166,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 		live:     newLive(),
 		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
-	}
-	if cfg.Lab {
-		a.site = samesite.New(cfg.LabHosts...)
+		site:     samesite.New(cfg.LabHosts...),
 	}
 	a.waits, a.endWaits = context.WithCancel(context.Background())
 	var err error
@@ -184,7 +179,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if a.limits, err = newLimiters(cfg.Limits, deps.Registerer); err != nil {
 		return nil, err
 	}
-	a.debug = httpserver.WatchClient(a.requireSameSite(a.newDebug()))
+	a.debug = httpserver.WatchClient(a.sameSite(a.checkSite, a.newDebug()))
 	if a.public, err = a.newPublic(); err != nil {
 		return nil, err
 	}
@@ -194,12 +189,10 @@ func New(cfg Config, deps Deps) (*API, error) {
 // Public returns the handler for clients.
 func (a *API) Public() http.Handler { return a.public }
 
-// Debug returns the handler for a listener that only operators reach: /livez, /readyz, /metrics and
-// /debug/pprof/.
+// Debug returns the handler for a listener that only operators reach: /livez, /readyz, /metrics and /debug/pprof/.
 func (a *API) Debug() http.Handler { return a.debug }
 
-// Drain makes /readyz fail, so that a load balancer stops sending requests before the server stops
-// accepting them.
+// Drain makes /readyz fail, so that a load balancer stops sending requests before the server stops accepting them.
 func (a *API) Drain() { a.health.draining.Store(true) }
 
 // EndWaits ends the wait of every request that waits for an order, and every stream, now and from then on.

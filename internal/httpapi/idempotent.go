@@ -94,10 +94,9 @@ func (a *API) runOnce(ctx context.Context, r *request, payload []byte, op idempo
 	return out, nil
 }
 
-// checkBeforeReserve decides, before anything is written, whether a key may be reserved. No key is reserved
-// for a request whose refusal is known, or for a user with too many stored keys. But if the key is stored
-// already, it returns no error, because an earlier attempt may have succeeded. charged says that one key was
-// charged to the user's quota.
+// checkBeforeReserve decides, before anything is written, whether a key may be reserved. No key is reserved for a
+// request whose refusal is known, or for a user with too many stored keys. But if the key is stored already, it returns
+// no error, because an earlier attempt may have succeeded. charged says that one key was charged to the user's quota.
 //
 // Each request is charged as a look-up, since it asks the store for its key, as often as it is repeated.
 func (a *API) checkBeforeReserve(ctx context.Context, key idempotency.Key, op idempotentOperation) (charged bool, err error) {

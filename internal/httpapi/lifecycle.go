@@ -108,8 +108,7 @@ type receivedJSON struct {
 	Refund      string        `json:"refund,omitempty"`
 }
 
-// detailedJSON is an order with what it has besides its state. An order that asks for no payment has nothing
-// more.
+// detailedJSON is an order with what it has besides its state. An order that asks for no payment has nothing more.
 type detailedJSON struct {
 	orderJSON
 	PayBy    time.Time        `json:"pay_by,omitzero"`

@@ -15,8 +15,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// inspectTimeout bounds the query of all mechanisms: a store that hangs must not delay the answers of the
-// others.
+// inspectTimeout bounds the query of all mechanisms: a store that hangs must not delay the answers of the others.
 const inspectTimeout = 2 * time.Second
 
 // breakTimeout bounds a forced release.
@@ -26,8 +25,7 @@ const breakTimeout = 5 * time.Second
 type locksJSON struct {
 	Key   string     `json:"key"`
 	Locks []lockJSON `json:"locks"`
-	// Unanswered names the mechanisms whose store did not answer. It is unknown whether they hold the
-	// key.
+	// Unanswered names the mechanisms whose store did not answer. It is unknown whether they hold the key.
 	Unanswered []string `json:"unanswered,omitempty"`
 }
 
@@ -163,8 +161,7 @@ func (a *API) breakLock(ctx context.Context, r *request) (reply, error) {
 	return a.render(http.StatusOK, releasedJSON{Released: released})
 }
 
-// logBreak logs who broke which lock. Lab mode needs no authentication, so the client's address is logged
-// too.
+// logBreak logs who broke which lock. Lab mode needs no authentication, so the client's address is logged too.
 func (a *API) logBreak(ctx context.Context, r *request, mechanism, key string, released bool, err error) {
 	attrs := []slog.Attr{
 		slog.String("lock", mechanism), slog.String("key", key), slog.Bool("released", released),
@@ -214,8 +211,7 @@ func (a *API) locker(name string) (lock.Locker, error) {
 	return locker, err
 }
 
-// mechanismError turns an error of a mechanism into one with a text for the client. Other errors stay as
-// they are.
+// mechanismError turns an error of a mechanism into one with a text for the client. Other errors stay as they are.
 func mechanismError(do, mechanism string, err error) error {
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):

@@ -249,8 +249,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// FuzzCreateVoucher checks that any body is answered with a voucher or a client error, never with a server
-// error.
+// FuzzCreateVoucher checks that any body is answered with a voucher or a client error, never with a server error.
 func FuzzCreateVoucher(f *testing.F) {
 	f.Add([]byte(voucherBody("", "")))
 	f.Add([]byte(voucherBody("policy", `{"lock": "naive", "faults": [{"point": "critical-section", "pause_ms": 400, "probability": 0.05}]}`)))

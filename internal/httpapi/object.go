@@ -28,8 +28,7 @@ type decoding struct {
 	err error // the first error
 }
 
-// decodeObject calls read with the members of body, which must be a JSON object. read takes the members
-// that it knows.
+// decodeObject calls read with the members of body, which must be a JSON object. read takes the members that it knows.
 func decodeObject(body []byte, read func(*object)) error {
 	d := &decoding{}
 	var syntax *json.SyntaxError
@@ -89,8 +88,7 @@ func (d *decoding) readObject(path string, raw json.RawMessage, read func(*objec
 	}
 }
 
-// take removes and returns a member of the wanted kind. It returns nil if there is none, or one of
-// another kind.
+// take removes and returns a member of the wanted kind. It returns nil if there is none, or one of another kind.
 func (o *object) take(name, want string) json.RawMessage {
 	raw, ok := o.members[name]
 	if !ok {

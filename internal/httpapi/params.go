@@ -23,8 +23,7 @@ const (
 	newest = math.MaxInt64
 )
 
-// parseID parses an id as this API writes it: a positive 63-bit integer, in decimal, without sign or
-// leading zeros.
+// parseID parses an id as this API writes it: a positive 63-bit integer, in decimal, without sign or leading zeros.
 func parseID(name, s string) (int64, error) {
 	if s == "" {
 		return 0, invalid("%s is missing", name)
@@ -99,8 +98,7 @@ func (r *request) queryState() (order.Status, error) {
 	return given, nil
 }
 
-// query parses the query of the URL. It does not skip an invalid part: a list would start again from its
-// beginning.
+// query parses the query of the URL. It does not skip an invalid part: a list would start again from its beginning.
 func (r *request) query() (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

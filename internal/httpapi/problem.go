@@ -55,8 +55,7 @@ type problem struct {
 type effect uint8
 
 const (
-	// effectUnknown: the request may have taken effect. A repetition with the same idempotency key has to
-	// find out.
+	// effectUnknown: the request may have taken effect. A repetition with the same idempotency key has to find out.
 	effectUnknown effect = iota
 	// effectFinal: the outcome is final, and a repetition is told the same.
 	effectFinal

@@ -16,8 +16,7 @@ const (
 // renderCache keeps the rendered vouchers and lists, so that most readers get the same bytes.
 type renderCache struct {
 	vouchers bodyCache[int64, *voucher.Voucher]
-	// A list is unchanged as long as it begins with the same element of the same slice; see
-	// [voucher.Cache].
+	// A list is unchanged as long as it begins with the same element of the same slice; see [voucher.Cache].
 	lists bodyCache[page, **voucher.Voucher]
 }
 
@@ -56,8 +55,7 @@ func (rs *bodyCache[K, I]) keep(key K, of I, body []byte) {
 	rs.made[key] = cachedBody[I]{of: of, body: body}
 }
 
-// cachedReply returns a reply with the rendered value, from the cache if possible. Its body must not be
-// changed.
+// cachedReply returns a reply with the rendered value, from the cache if possible. Its body must not be changed.
 func cachedReply[K, I comparable](a *API, rs *bodyCache[K, I], key K, of I, view func() any) (reply, error) {
 	if body, ok := rs.find(key, of); ok {
 		return reply{status: http.StatusOK, contentType: a.problems.json, body: body, outcome: "ok"}, nil

@@ -21,17 +21,20 @@ func (r *fixture) listen(t *testing.T) *servertest.Server {
 	return servertest.Serve(t, r.api.LimitConnections(httpserver.Config{AnswerTimeout: time.Second}), r.handler)
 }
 
-// A body that is not whole, or too large, is answered, and not waited for longer than 10 s.
-func TestBodiesAreBounded(t *testing.T) {
+// What is not a whole request of a bounded size is answered or cut off, and not waited for longer than 10 s.
+func TestServerLimits(t *testing.T) {
 	create := servertest.Header("POST", "/api/v1/vouchers", "Content-Type: application/json")
 	for name, c := range map[string]struct {
-		raw, want string
+		raw, want string // want "": the connection is closed without an answer
 		after     time.Duration
 	}{
+		"a header that never ends":           {servertest.Header("GET", "/"), "", 10 * time.Second},
 		"a body that never comes":            {create + "Content-Length: 10\r\n\r\n{", "400 Bad Request", 10 * time.Second},
 		"a body cut into bad chunks":         {create + "Transfer-Encoding: chunked\r\n\r\nzz\r\n", "400 Bad Request", 0},
 		"a body without a length, too large": {create + fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", 70_000, strings.Repeat(" ", 70_000)), "413 Request Entity Too Large", 0},
 		"a body that says it is too large":   {create + "Content-Length: 9999999999\r\n\r\n", "413 Request Entity Too Large", 0},
+		"a header too large":                 {servertest.Header("GET", "/", "X-Large: "+strings.Repeat("x", 64<<10)) + "\r\n", "431 Request Header Fields Too Large", 0},
+		"not HTTP":                           {"HELO x\r\n\r\n", "400 Bad Request", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,30 +49,13 @@ func TestBodiesAreBounded(t *testing.T) {
 	}
 }
 
-// A request that still runs when the timeout of a stop is over is cancelled, and answered.
-func TestStopCancelsWorkAndAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFixture(t, lab)
-		r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
-			<-ctx.Done()
-			return order.Order{}, ctx.Err()
-		}
-		s := r.listen(t)
-		c := s.Client()
-		c.Send(servertest.Header("POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42", "Content-Length: 0") + "\r\n")
-		synctest.Wait()
-		stopped, began := make(chan error, 1), time.Now()
-		go func() {
-			finishing, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			stopped <- s.Stop(finishing)
-		}()
-		status, body := c.Answer()
-		if took := time.Since(began); status != http.StatusServiceUnavailable || !strings.Contains(body, `"unavailable"`) || took != 10*time.Second {
-			t.Errorf("%d %s after %v", status, body, took)
-		}
-		if err := <-stopped; err != nil {
-			t.Errorf("the stop ended with %v", err)
-		}
-	})
+// A request that a stop has cut off is answered as one that may be repeated.
+func TestStopCutsOff(t *testing.T) {
+	r := newFixture(t, lab)
+	ctx, cutOff := context.WithCancelCause(t.Context())
+	r.orders.place = func(ctx context.Context, _ order.Request) (order.Order, error) {
+		cutOff(httpserver.ErrStopping)
+		return order.Order{}, ctx.Err()
+	}
+	wantProblem(t, r.serve(ctx, "POST", "/api/v1/vouchers/1/orders", "X-User-ID: 42"), http.StatusServiceUnavailable, "unavailable")
 }

@@ -3,10 +3,8 @@ package httpserver_test
 import (
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,29 +12,6 @@ import (
 	"seckill/internal/httpserver/servertest"
 	"seckill/internal/testkit/fail"
 )
-
-// What is not a whole header of a bounded size is answered or cut off, and not waited for longer than 10 s.
-func TestHeadersAreBounded(t *testing.T) {
-	for name, c := range map[string]struct {
-		raw, want string // want "": the connection is closed without an answer
-		after     time.Duration
-	}{
-		"a header that never ends": {servertest.Header("GET", "/"), "", 10 * time.Second},
-		"a header too large":       {servertest.Header("GET", "/", "X-Large: "+strings.Repeat("x", 64<<10)) + "\r\n", "431 Request Header Fields Too Large", 0},
-		"not HTTP":                 {"HELO x\r\n\r\n", "400 Bad Request", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client, began := connect(t, nothing), time.Now()
-				go func() { _, _ = io.WriteString(client, c.raw) }()
-				line, _ := client.Answers.ReadString('\n') // the end of the connection is an empty one
-				if got := strings.TrimPrefix(strings.TrimSpace(line), "HTTP/1.1 "); got != c.want || time.Since(began) != c.after {
-					t.Errorf("%q after %v; want %q after %v", got, time.Since(began), c.want, c.after)
-				}
-			})
-		})
-	}
-}
 
 // Connections are limited in all, and for each IPv4 address and each IPv6 /64 except from loopback. One beyond a limit is
 // answered and closed.

@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// readTimeout bounds header and body together. net/http lifts it once the body was read, so that it
-	// does not interrupt the work. A shorter timeout for the header alone would be one more timer per
-	// request.
+	// readTimeout bounds header and body together. net/http lifts it once the body was read, so that it does not
+	// interrupt the work. A shorter timeout for the header alone would be one more timer per request.
 	readTimeout    = 10 * time.Second
 	maxHeaderBytes = 16 << 10
 )

@@ -36,8 +36,7 @@ func silentClients(t *testing.T, h http.Handler) (*servertest.Server, []*servert
 	return s, deaf
 }
 
-// Clients that do not read occupy none of the slots in which answers are rendered, and are disconnected
-// after a while.
+// Clients that do not read occupy none of the slots in which answers are rendered, and are disconnected after a while.
 func TestAnswersAreRenderedWhileOthersDoNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, deaf := silentClients(t, rendered())

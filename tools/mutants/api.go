@@ -67,7 +67,7 @@ func inAPI() []mutant {
 			"	w.buf = spare[:0]\n	if len(lines) == 0 {\n		w.mu.Unlock()\n		return lines, nil\n	}\n	n, err := w.out.Write(lines)\n	w.mu.Unlock()",
 			"./internal/logbuffer"},
 		{"a balancer is told of a stop only when the delay is over", "internal/service/serve.go",
-			"	api.Drain()\n	if delay > 0 {", "	defer api.Drain()\n	if delay > 0 {", "./internal/service ./test/faults"},
+			"	api.Drain()\n	for _, server", "	defer api.Drain()\n	for _, server", "./internal/service ./test/faults"},
 		{"a stop does not wait for the requests", "internal/service/serve.go",
 			"context.WithTimeout(ctx, timeout)", "context.WithTimeout(ctx, 0*timeout)", "./internal/service ./test/faults"},
 		{"admission is not ready without the database, which it does not need", "internal/service/readiness.go",
