@@ -113,6 +113,9 @@ func TestDrain(t *testing.T) {
 		s.Drain()
 		c.Send(aRequest)
 		c.Want(http.StatusCreated)
-		c.WantClosed()
+		began := time.Now()
+		if c.WantClosed(); time.Since(began) > time.Second {
+			t.Errorf("closed after %v", time.Since(began))
+		}
 	})
 }
