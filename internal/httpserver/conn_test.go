@@ -2,6 +2,7 @@ package httpserver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,21 +61,23 @@ func TestLeavingIsNoticed(t *testing.T) {
 	}
 }
 
-// Each of those who wait is told, also after another one has stopped waiting.
+// A client that leaves is noticed also after another one who waited has stopped waiting.
 func TestLeavingIsNoticedByOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		noticed := make(chan struct{})
-		c := servertest.Serve(t, httpserver.Config{}, httpserver.WatchClient(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			waited := httpserver.Deadline{Parent: r.Context(), At: time.Now().Add(time.Minute)}
+		c := connect(t, func(ctx context.Context) error {
+			simulate.Sleep(time.Millisecond) // net/http's background read is over
+			_ = ctx.Done()
+			waited := httpserver.Deadline{Parent: ctx, At: time.Now().Add(time.Second)}
 			_ = waited.Done()
 			waited.End()
-			<-r.Context().Done()
-			close(noticed)
-		}))).Client()
+			if <-ctx.Done(); !errors.Is(ctx.Err(), context.Canceled) {
+				t.Errorf("the context ended with %v", ctx.Err())
+			}
+			return ctx.Err()
+		})
 		c.Send(aRequest)
-		synctest.Wait()
+		simulate.Sleep(time.Second)
 		_ = c.Close()
-		<-noticed
 	})
 }
 
