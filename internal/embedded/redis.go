@@ -2,10 +2,13 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 // Redis is a Redis server inside the process. It does not listen on any socket: another process that could
@@ -18,6 +21,10 @@ type Redis struct {
 	down  bool
 
 	watch func(data []byte) // nil: nobody watches
+
+	hook     atomic.Pointer[server.Hook]
+	replicas atomic.Int64
+	closing  chan struct{}
 }
 
 // NewRedis starts a server. Close it.
@@ -28,7 +35,8 @@ func NewRedis() (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Redis{mini: mini, conns: make(map[net.Conn]struct{})}, first.Close()
+	r := &Redis{mini: mini, conns: make(map[net.Conn]struct{}), closing: make(chan struct{})}
+	return r, errors.Join(r.complete(), first.Close())
 }
 
 // Dial connects to the server. It is for the Dialer of a client's options.
@@ -69,6 +77,7 @@ func (r *Redis) Start() {
 // Close stops the server for ever.
 func (r *Redis) Close() {
 	r.Stop()
+	close(r.closing)
 	r.mini.Close()
 }
 

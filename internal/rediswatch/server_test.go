@@ -37,7 +37,7 @@ func (s servers) add(t *testing.T, policy string, replicas ...*node) *node {
 	n := &node{
 		Redis: simulate.NewRedis(t), addr: fmt.Sprintf("10.0.0.%d:6379", len(s)+1), policy: policy, aof: true, replicas: replicas,
 	}
-	n.Mini().Server().SetPreHook(n.tell)
+	n.SetHook(n.tell)
 	s[n.addr] = n
 	return n
 }

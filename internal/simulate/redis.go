@@ -26,13 +26,14 @@ type Redis struct {
 	paused chan struct{} // closed when the server goes on; nil: it is not paused
 }
 
-// NewRedis starts a server that stops when t ends. In a bubble, call it from inside.
+// NewRedis starts a server that stops when t ends. Its WAIT counts one replica. In a bubble, call it from inside.
 func NewRedis(t TB) *Redis {
 	t.Helper()
 	r, err := embedded.NewRedis()
 	if err != nil {
 		t.Fatalf("simulate: start a Redis in this process: %v", err)
 	}
+	r.SetReplicas(1)
 	server := &Redis{Redis: r}
 	r.Watch(server.arrive)
 	t.Cleanup(func() { server.Resume(); r.Close() })
@@ -102,10 +103,10 @@ func (r *Redis) resume(paused chan struct{}) {
 // the server is locked: it must not wait.
 func (r *Redis) Refuse(refuse func(command string, args ...string) string) {
 	if refuse == nil {
-		r.Mini().Server().SetPreHook(nil)
+		r.SetHook(nil)
 		return
 	}
-	r.Mini().Server().SetPreHook(func(peer *server.Peer, command string, args ...string) bool {
+	r.SetHook(func(peer *server.Peer, command string, args ...string) bool {
 		message := refuse(command, args...)
 		if message != "" {
 			peer.WriteError(message)

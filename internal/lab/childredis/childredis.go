@@ -17,9 +17,9 @@ import (
 	"os"
 	"strings"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
+	"seckill/internal/embedded"
 	"seckill/internal/testkit"
 )
 
@@ -43,14 +43,12 @@ func MainIfChild() {
 	if os.Getenv(childEnv) == "" {
 		return
 	}
-	if err := start(os.Args[2:]); err != nil {
-		fmt.Fprintln(os.Stderr, "childredis:", err)
-		os.Exit(1)
-	}
-	select {} // until the process is killed
+	err := serve(os.Args[2:]) // until the process is killed
+	fmt.Fprintln(os.Stderr, "childredis:", err)
+	os.Exit(1)
 }
 
-func start(args []string) error {
+func serve(args []string) error {
 	var port, host string
 	flags := flag.NewFlagSet("builtin-redis", flag.ContinueOnError)
 	flags.StringVar(&port, "port", "", "")
@@ -58,13 +56,22 @@ func start(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	redis := miniredis.NewMiniRedis()
-	redis.ClockTTL(true) // otherwise keys expire only when a test advances the time
-	if err := redis.StartAddr(net.JoinHostPort(host, port)); err != nil {
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
 		return err
 	}
-	redis.Server().SetPreHook(info)
-	return nil
+	redis, err := embedded.NewRedis()
+	if err != nil {
+		return err
+	}
+	redis.SetHook(info)
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		redis.Mini().Server().ServeConn(conn)
+	}
 }
 
 // info answers INFO SERVER, which miniredis does not know: testkit asks which process answers at its port.

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/multi"
 	"seckill/internal/lock/redis/naive"
+	"seckill/internal/lock/redis/native"
 	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/quorum"
 	"seckill/internal/lock/redis/red"
@@ -23,6 +24,7 @@ import (
 	"seckill/internal/lock/redis/setnxexpire"
 	"seckill/internal/lock/redis/threadid"
 	"seckill/internal/lock/redis/uuid"
+	"seckill/internal/lock/redis/waited"
 	"seckill/internal/testkit"
 )
 
@@ -89,6 +91,14 @@ func mechanisms() []redisstore.Mechanism {
 				Except(Breaks("the client repeats the script, which finds no key and returns expired"), SurvivesLostReleaseReply),
 		},
 		{
+			Name: "native", Renews: true,
+			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
+				return native.New(c[0], native.Config{Config: plain.Config{Prefix: s.Prefix, Poll: s.Poll}, WatchdogTimeout: s.Renewed})
+			},
+			Promises: Polling().
+				Except(Breaks("the client repeats the command, which finds no key"), SurvivesLostReleaseReply),
+		},
+		{
 			Name: "multi", Nodes: 3, Quorum: 3, Renews: true, Promises: noCommonCounter,
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return multi.New(nodes(c), ofNodes(s))
@@ -104,6 +114,12 @@ func mechanisms() []redisstore.Mechanism {
 			Name: "reentrant", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return reentrant.New(c[0], ofSession(s))
+			},
+		},
+		{
+			Name: "waited", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
+			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
+				return waited.New(c[0], ofSession(s))
 			},
 		},
 		{

@@ -1,9 +1,10 @@
 // Package plain is what the locks share that are one string on one Redis server and whose waiters poll: setnx,
-// setnx-expire, naive, thread-id, uuid and lua. Their own folders have what tells them apart: how they acquire, and how
+// setnx-expire, naive, thread-id, uuid, lua and native. Their own folders have what tells them apart: how they acquire, and how
 // they release.
 package plain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -24,6 +25,7 @@ type Client interface {
 	PExpire(ctx context.Context, key string, expiration time.Duration) *redis.BoolCmd
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
+	Do(ctx context.Context, args ...any) *redis.Cmd // for commands that go-redis has no method for
 }
 
 // Config configures a [Locker]. The zero value is valid.
@@ -40,6 +42,9 @@ type Mechanism struct {
 	Name string
 	// Value returns what an acquisition writes under the key. nil: the owner, for people to read.
 	Value func(owners *lock.Owners, owner lock.Owner) string
+	// Renewed is the length of a lease without a TTL of its own, which the mechanism renews. 0: such a lease is fixed,
+	// and lasts for [lock.DefaultTTL].
+	Renewed time.Duration
 	// Try tries once to take the lock. It returns a [lock.NotAcquiredError] if somebody holds it.
 	Try func(ctx context.Context, a Attempt) (lock.Lease, error)
 }
@@ -51,8 +56,10 @@ type Attempt struct {
 	Key, Name string
 	Owner     lock.Owner
 	Value     string
-	// TTL is the length of the lease, which is fixed: what the caller asked for, else [lock.DefaultTTL].
+	// TTL is the length of the lease: what the caller asked for, else that of the mechanism.
 	TTL time.Duration
+	// Renew says that the caller asked for none, and the mechanism renews such a lease.
+	Renew bool
 }
 
 // Unique returns a value that no other acquisition of any process has: a random part, a counter, and the owner for error
@@ -95,11 +102,12 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
 	}
-	if opts.TTL == 0 {
-		opts.TTL = lock.DefaultTTL
-	}
 	owner := l.owners.From(ctx)
-	a := Attempt{Client: l.client, Key: key, Name: l.name(key), Owner: owner, Value: string(owner), TTL: opts.TTL}
+	a := Attempt{
+		Client: l.client, Key: key, Name: l.Name(key), Owner: owner, Value: string(owner),
+		TTL:   cmp.Or(opts.TTL, l.mechanism.Renewed, lock.DefaultTTL),
+		Renew: opts.TTL == 0 && l.mechanism.Renewed > 0,
+	}
 	if l.mechanism.Value != nil {
 		a.Value = l.mechanism.Value(l.owners, owner)
 	}
@@ -117,13 +125,14 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	if err := lock.Check(key, lock.Options{}); err != nil {
 		return lock.State{}, err
 	}
-	state, err := redisio.Inspect(ctx, l.client, l.name(key))
+	state, err := redisio.Inspect(ctx, l.client, l.Name(key))
 	if l.mechanism.Value != nil {
 		state.Owner = Holder(string(state.Owner))
 	}
 	return state, err
 }
 
-func (l *Locker) name(key string) string {
+// Name returns the name of a lock in Redis.
+func (l *Locker) Name(key string) string {
 	return redisio.Key(l.config.Prefix, l.mechanism.Name, key, "")
 }

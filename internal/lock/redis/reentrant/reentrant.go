@@ -19,11 +19,16 @@ type Locker = session.Session
 // New checks the configuration (lock.ErrInvalid) and starts the background goroutines,
 // which Close stops. It does not talk to Redis yet.
 func New(client session.Client, config Config) (*Locker, error) {
-	return session.New(client, session.Protocol{
-		Name:    "reentrant",
+	return session.New(client, Protocol("reentrant"), config)
+}
+
+// Protocol returns what the mechanism does in Redis, under a name of its own.
+func Protocol(name string) session.Protocol {
+	return session.Protocol{
+		Name:    name,
 		Scripts: scripts,
 		Library: "grant_next.lua",
 		Modes:   []session.Mode{{Acquire: "acquire.lua", LocalHandoff: true}},
 		SetNX:   true,
-	}, config)
+	}
 }

@@ -175,6 +175,11 @@ func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held,
 		}
 		return nil, err
 	}
+	if s.config.Replicas > 0 {
+		if err := s.awaitReplicas(ctx, r, &g); err != nil {
+			return nil, err
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err // the caller is gone
 	}

@@ -38,6 +38,10 @@ type Config struct {
 	// Cluster says that the client reaches a Redis Cluster although it is not a
 	// *redis.ClusterClient: a wrapper around one, or the client of a proxy.
 	Cluster bool
+	// Replicas is how many replicas have to acknowledge a lock before its holder gets it; CommandTimeout bounds how long
+	// that may take, beyond the wait for the lock. Otherwise it is released, and the error is [lock.ErrUnavailable].
+	// Default 0: none.
+	Replicas int
 	// Pipelines is how many batches of commands may be under way at a time. Default 4.
 	Pipelines int
 }
@@ -90,6 +94,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: QueueEntryTTL is %v, less than 3ms", lock.ErrInvalid, c.QueueEntryTTL)
 	case c.MaxLocalHandoffs < 0:
 		return fmt.Errorf("%w: MaxLocalHandoffs is %d, not positive", lock.ErrInvalid, c.MaxLocalHandoffs)
+	case c.Replicas < 0:
+		return fmt.Errorf("%w: Replicas is %d, less than 0", lock.ErrInvalid, c.Replicas)
 	case c.Pipelines < 0:
 		return fmt.Errorf("%w: Pipelines is %d, not positive", lock.ErrInvalid, c.Pipelines)
 	}

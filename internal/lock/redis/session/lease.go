@@ -166,21 +166,21 @@ func (s *Session) extend(ctx context.Context, l *heldLease, ttl time.Duration) (
 func (s *Session) renew(ctx context.Context, batch []*watchdog.Entry[*heldLease]) []watchdog.Outcome {
 	calls := make([]*call, len(batch))
 	for i, l := range batch {
-		calls[i] = s.batcher.send(ctx, s.scripts.renew.ByDigest(context.Background(), renewalArgs(l.Value)))
+		calls[i] = s.batcher.send(ctx, s.scripts.renew.ByDigest(context.Background(), renewalArgs(l.Value.request)))
 	}
 	outcomes := make([]watchdog.Outcome, len(batch))
 	for i, l := range batch {
 		c := calls[i]
 		if c.wait(ctx) && redisscript.Missing(c.err) {
-			c = s.batcher.send(ctx, s.scripts.renew.BySource(context.Background(), renewalArgs(l.Value)))
+			c = s.batcher.send(ctx, s.scripts.renew.BySource(context.Background(), renewalArgs(l.Value.request)))
 		}
 		outcomes[i] = s.parseRenewal(ctx, c)
 	}
 	return outcomes
 }
 
-func renewalArgs(l *heldLease) []any {
-	return redisscript.Args(l.keys, string(l.owner), l.leaseID, l.ttl.Milliseconds())
+func renewalArgs(r *request) []any {
+	return redisscript.Args(r.keys, string(r.owner), r.leaseID, r.ttl.Milliseconds())
 }
 
 // parseRenewal parses the reply to a renewal.
@@ -188,10 +188,14 @@ func (s *Session) parseRenewal(ctx context.Context, c *call) watchdog.Outcome {
 	if !c.wait(ctx) {
 		return watchdog.Outcome{Err: fmt.Errorf("%w: %w", lock.ErrUnavailable, errNoReply)}
 	}
-	if c.err != nil {
-		return watchdog.Outcome{Err: redisio.Error(context.Background(), c.err)}
+	return renewalOutcome(c.val, c.err)
+}
+
+func renewalOutcome(reply any, err error) watchdog.Outcome {
+	if err != nil {
+		return watchdog.Outcome{Err: redisio.Error(context.Background(), err)}
 	}
-	switch c.val {
+	switch reply {
 	case int64(1):
 		return watchdog.Outcome{}
 	case int64(0):
@@ -201,5 +205,5 @@ func (s *Session) parseRenewal(ctx context.Context, c *call) watchdog.Outcome {
 	case int64(-2):
 		return watchdog.Outcome{Err: lock.ErrExpired}
 	}
-	return watchdog.Outcome{Err: unexpected(c.val)}
+	return watchdog.Outcome{Err: unexpected(reply)}
 }

@@ -28,6 +28,7 @@ type Client interface {
 // Session is one mechanism in one process. It is safe for use by many goroutines. A
 // process needs only one: its waiters share a connection and its leases a watchdog.
 type Session struct {
+	client   Client
 	config   Config
 	protocol Protocol
 	scripts  scripts
@@ -76,7 +77,7 @@ func New(client Client, protocol Protocol, config Config) (*Session, error) {
 	}
 	ids := lock.NewOwners()
 	s := &Session{
-		config: config, protocol: protocol, scripts: scripts, modes: modes,
+		client: client, config: config, protocol: protocol, scripts: scripts, modes: modes,
 		process: string(ids.New()), ids: ids,
 		batcher: newBatcher(client, config.CommandTimeout, config.Pipelines),
 	}
