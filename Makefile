@@ -69,14 +69,16 @@ bin/vegeta: Makefile
 	@touch $@
 
 .PHONY: infra
-infra: mysql ## Install redis-server, MariaDB, MySQL, ZooKeeper and Chromium if they are missing; starts none of them
+infra: mysql valkey ## Install redis-server, Valkey, MariaDB, MySQL, ZooKeeper and Chromium if they are missing; starts none of them
 	@scripts/infra.sh report
 
-.PHONY: packages mysql
+.PHONY: packages mysql valkey
 packages:
 	@scripts/infra.sh packages
 mysql: packages
 	@scripts/infra.sh mysql
+valkey:
+	@scripts/infra.sh valkey
 
 # On a new machine the installation of servers mostly waits for the network and the disk. The tests' dependencies are
 # compiled meanwhile: at once if there is a C compiler, since with one the standard library is compiled differently.
@@ -155,5 +157,5 @@ tidy-check: ## Check that go.mod and go.sum are tidy
 	@set -e; for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy -diff); done
 
 .PHONY: clean
-clean: ## Remove what make has built, except MySQL's folder (scripts/mysql-root.sh --path)
+clean: ## Remove what make has built, except the folders of MySQL and Valkey (scripts/*-root.sh --path)
 	rm -rf bin loadtest/out

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 #
-# Makes sure that the real servers that the tests start are installed: redis-server, MariaDB with Galera, MySQL and
-# ZooKeeper with Java; Chromium, which tests open the laboratory's report in; promtool, which tests the alerts; redis-py,
+# Makes sure that the real servers that the tests start are installed: redis-server, Valkey, MariaDB with Galera, MySQL
+# and ZooKeeper with Java; Chromium, which tests open the laboratory's report in; promtool, which tests the alerts; redis-py,
 # whose lock is judged; and curl. On Debian and Ubuntu it installs what is missing, as root or with passwordless sudo; on
 # other systems it prints what to install. It starts and stops no server, and it never removes a package.
 #
 # usage: scripts/infra.sh             all of the following
 #        scripts/infra.sh packages    install packages, the C compiler among them
 #        scripts/infra.sh mysql       provide MySQL's own mysqld where the packages have MariaDB's
+#        scripts/infra.sh valkey      provide Valkey 9 where the packages have none
 #        scripts/infra.sh report      print what the tests will find
 #
 # REQUIRE_INFRA=1   a server that is still missing is an error; otherwise the tests that need it are skipped by name
@@ -22,8 +23,8 @@ say() { printf 'infra: %s\n' "$*" >&2; }
 
 main() {
   case ${1:-all} in
-    all) packages && mysql && report ;;
-    packages | mysql | report) "$1" ;;
+    all) packages && mysql && valkey && report ;;
+    packages | mysql | valkey | report) "$1" ;;
     *) say "what is $1?"; return 2 ;;
   esac
 }
@@ -59,6 +60,16 @@ mysql() {
 
 # needs_mysql_root: true on Linux if the mysqld on the PATH is missing or MariaDB's.
 needs_mysql_root() { [[ $(uname -s) == Linux ]] && ! mysql_on_path; }
+
+valkey() {
+  valkey_on_path || [[ $(uname -s) != Linux ]] || scripts/valkey-root.sh || say "going on without Valkey"
+}
+
+# valkey_on_path: true if there is a valkey-server of version 9 or later.
+valkey_on_path() {
+  local version
+  command -v valkey-server >/dev/null && version=$(valkey-server --version | grep -oE 'v=[0-9]+') && ((${version#v=} >= 9))
+}
 
 mysql_on_path() { command -v mysqld >/dev/null && ! mysqld --no-defaults --version 2>/dev/null | grep -q MariaDB; }
 
@@ -128,6 +139,14 @@ report() {
       missing=1
     fi
   done
+  if valkey_on_path; then
+    say "$(valkey-server --version)"
+  elif [[ -x $(scripts/valkey-root.sh --path)/valkey-server ]]; then
+    say "$("$(scripts/valkey-root.sh --path)/valkey-server" --version)"
+  else
+    say "missing: valkey-server 9"
+    missing=1
+  fi
   if galera >/dev/null; then
     say "Galera in $(galera)"
   else

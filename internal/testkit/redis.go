@@ -171,6 +171,7 @@ type redisProcess struct {
 
 type redisOptions struct {
 	program  Command // in place of redis-server
+	valkey   bool    // Valkey in place of Redis, with the same flags
 	sentinel bool
 	env      []string // added to the environment of the test
 	extra    []string // further flags
@@ -187,15 +188,23 @@ func (o redisOptions) above() []int {
 	return nil
 }
 
+// locate returns the path of the server's program.
+func (o redisOptions) locate() (string, error) {
+	switch {
+	case o.program.Path != "":
+		return o.program.Path, nil
+	case o.valkey:
+		return valkey()
+	}
+	return lookUp("redis-server", redisHow)
+}
+
 const redisHow = "apt-get install redis-server, brew install redis, or make infra"
 
 func startRedis(options redisOptions) (*redisProcess, error) {
-	path := options.program.Path
-	if path == "" {
-		var err error
-		if path, err = lookUp("redis-server", redisHow); err != nil {
-			return nil, err
-		}
+	path, err := options.locate()
+	if err != nil {
+		return nil, err
 	}
 	dir, remove, err := binary.folder("")
 	if err != nil {

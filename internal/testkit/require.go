@@ -19,13 +19,15 @@ func (e *MissingError) Error() string {
 }
 
 // Installed returns nil if the server is installed, so that a test that needs it would run here, else an error, such as a
-// *[MissingError]. It starts no server. The names are "redis-server", "mariadbd", "galera", "mysqld"
-// (MySQL's own), "zookeeper" and "libfaketime".
+// *[MissingError]. It starts no server. The names are "redis-server", "valkey-server" (9 or later), "mariadbd", "galera",
+// "mysqld" (MySQL's own), "zookeeper" and "libfaketime".
 func Installed(server string) error {
 	var err error
 	switch server {
 	case "redis-server":
 		_, err = lookUp("redis-server", redisHow)
+	case "valkey-server":
+		_, err = valkey()
 	case "mariadbd":
 		_, err = mariaDB{}.locate()
 	case "galera":

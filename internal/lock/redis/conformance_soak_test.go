@@ -17,7 +17,7 @@ func TestSoakConformanceOnCluster(t *testing.T) {
 	testkit.Soak(t)
 	addrs := testkit.RedisCluster(t)
 	for _, m := range mechanisms() {
-		if m.Nodes <= 1 {
+		if m.Nodes <= 1 && m.Server == nil {
 			t.Run(m.Name, func(t *testing.T) { m.SoakOnCluster(t, addrs) })
 		}
 	}

@@ -92,6 +92,7 @@ func mechanisms() []redisstore.Mechanism {
 		},
 		{
 			Name: "native", Renews: true,
+			Server: func(t testkit.TB) *testkit.RedisServer { return testkit.NewValkey(t) },
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return native.New(c[0], native.Config{Config: plain.Config{Prefix: s.Prefix, Poll: s.Poll}, WatchdogTimeout: s.Renewed})
 			},
@@ -118,6 +119,11 @@ func mechanisms() []redisstore.Mechanism {
 		},
 		{
 			Name: "waited", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
+			Server: func(t testkit.TB) *testkit.RedisServer {
+				primary := testkit.NewRedis(t)
+				testkit.NewRedisReplica(t, primary)
+				return primary
+			},
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return waited.New(c[0], ofSession(s))
 			},

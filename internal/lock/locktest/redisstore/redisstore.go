@@ -28,6 +28,8 @@ type Mechanism struct {
 	// Nodes is how many independent servers the mechanism needs, and Quorum how many of them have to grant a key. 0
 	// stands for one.
 	Nodes, Quorum int
+	// Server starts the server that the mechanism needs. nil: any redis-server, which its tests share.
+	Server func(t testkit.TB) *testkit.RedisServer
 	// Keeps is the end of the names of keys that outlive their locks on purpose.
 	Keeps string
 	// ErrorsInScripts says that the mechanism tells the kind of an error that Redis raises in one of its scripts.
@@ -104,7 +106,7 @@ func (m Mechanism) Real(servers []*testkit.RedisServer, s Setting) locktest.Fact
 		subject.Dedicated = func(tb testing.TB) locktest.Subject {
 			var own []*testkit.RedisServer
 			for range servers {
-				own = append(own, testkit.NewRedis(tb))
+				own = append(own, m.server(tb))
 			}
 			return m.on(tb, own, s)
 		}
@@ -134,13 +136,21 @@ func (m Mechanism) Run(t *testing.T) { locktest.Run(t, m.Real(m.servers(t), unti
 func (m Mechanism) Soak(t *testing.T) { locktest.Soak(t, m.Real(m.servers(t), real()), m.Promises) }
 
 func (m Mechanism) servers(t *testing.T) (servers []*testkit.RedisServer) {
-	if m.Nodes == 0 {
+	if m.Nodes == 0 && m.Server == nil {
 		return []*testkit.RedisServer{testkit.Redis(t)}
 	}
-	for range m.Nodes {
-		servers = append(servers, testkit.NewRedis(t))
+	for range cmp.Or(m.Nodes, 1) {
+		servers = append(servers, m.server(t))
 	}
 	return servers
+}
+
+// server starts a server for one test alone.
+func (m Mechanism) server(t testkit.TB) *testkit.RedisServer {
+	if m.Server == nil {
+		return testkit.NewRedis(t)
+	}
+	return m.Server(t)
 }
 
 // subject makes a subject on the nodes. A process reaches all of them through one network.
