@@ -80,7 +80,7 @@ func (l *Locker) choose(ctx context.Context, a plain.Attempt) error {
 		case err == nil:
 			l.deletes.Store(&deletes)
 			return nil
-		case !redis.HasErrorPrefix(err, "ERR unknown command"):
+		case !redis.HasErrorPrefix(err, "unknown command"):
 			return redisio.Error(ctx, err)
 		}
 	}

@@ -16,7 +16,8 @@ import (
 func (s *Session) awaitReplicas(ctx context.Context, r *request, g *grant) error {
 	g.start, g.firstTTL = time.Now(), 0
 	acknowledged := make(chan error, 1)
-	limit, cancel := context.WithTimeout(s.closing, 2*s.config.CommandTimeout) // the reply comes after WAIT's own timeout
+	// The reply comes after WAIT's own timeout, and a server that does not know the script yet is asked twice.
+	limit, cancel := context.WithTimeout(s.closing, 3*s.config.CommandTimeout)
 	if !s.background(func() { defer cancel(); acknowledged <- s.confirm(limit, r) }) {
 		cancel()
 		return s.endError(ctx, r)
