@@ -13,14 +13,14 @@ cd "$(dirname "$0")/.."
 
 if [[ ! ${LOCK_COMMANDS_STARTED:-} ]]; then
   [[ -x bin/k6 ]] || { echo "bin/k6 not found: make k6 builds it" >&2; exit 1; }
-  export LOCK_COMMANDS_STARTED=1 LOCK_NODES=${LOCK_NODES:-3} ZOOKEEPER_PORT=${ZOOKEEPER_PORT:-12181}
+  export LOCK_COMMANDS_STARTED=1 LOCK_NODES=${LOCK_NODES:-3} REDIS_REPLICAS=${REDIS_REPLICAS:-1} ZOOKEEPER_PORT=${ZOOKEEPER_PORT:-12181}
   exec scripts/two-instances.sh "$PWD/scripts/lock-commands.sh" "$@"
 fi
 
 orders=${ORDERS:-100}
 locks=("$@")
-((${#locks[@]} > 0)) || locks=(setnx setnx-expire naive thread-id uuid lua reentrant fair rw fenced multi red
-  mysql-row mysql-row-expiry mysql-get-lock mysql-for-update zk-node zk-queue)
+# All that the catalogue has; uuid-wrong-key never releases, and native needs REDIS_SERVER to be Valkey 9 or Redis 8.4.
+((${#locks[@]} > 0)) || mapfile -t locks < <(sed -nE 's/^\t\t\{"([a-z-]+)", In.*/\1/p' internal/lock/catalogue.go | grep -vxE 'none|local|uuid-wrong-key|native')
 
 dir=$(mktemp -d)
 monitors=()

@@ -10,6 +10,8 @@
 #   API_PORT (8081, and the next one), MYSQL_PORT (13306), REDIS_PORT (16379), PAYMENT_PORT (8070)
 #   LOCK_NODES (0)   the number of additional independent redis-servers, for the locks multi and red, on the ports after
 #                    REDIS_PORT
+#   REDIS_REPLICAS (0)   the number of replicas of the first server, for the lock waited, on the ports after those
+#   REDIS_SERVER (redis-server)   the program, for the lock native: $(scripts/valkey-root.sh --path)/valkey-server
 #   ZOOKEEPER_PORT   start a ZooKeeper on this port, for zk-node and zk-queue; unset: none. SECKILL_TEST_ZOOKEEPER is the
 #                    folder of a ZooKeeper release to run instead of Debian's package
 set -euo pipefail
@@ -19,15 +21,15 @@ cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/usr/local/sbin
 
 api=${API_PORT:-8081} mysql=${MYSQL_PORT:-13306} redis=${REDIS_PORT:-16379} payment=${PAYMENT_PORT:-8070}
-nodes=${LOCK_NODES:-0} zookeeper=${ZOOKEEPER_PORT:-}
+nodes=${LOCK_NODES:-0} replicas=${REDIS_REPLICAS:-0} redis_server=${REDIS_SERVER:-redis-server} zookeeper=${ZOOKEEPER_PORT:-}
 if [[ ! $nodes =~ ^[0-9]$ ]]; then
   echo "LOCK_NODES is \"$nodes\"; 0 to 9" >&2
   exit 1
 fi
 
-programs=(go redis-server mariadbd mariadb-install-db mariadb)
+programs=(go "$redis_server" mariadbd mariadb-install-db mariadb)
 ports=("$api" $((api + 1)) "$mysql" "$payment")
-for ((port = redis; port <= redis + nodes; port++)); do
+for ((port = redis; port <= redis + nodes + replicas; port++)); do
   ports+=("$port")
 done
 if [[ $zookeeper ]]; then
@@ -82,9 +84,15 @@ await() {
 lock_addrs=
 for ((port = redis; port <= redis + nodes; port++)); do
   mkdir "$dir/redis-$port"
-  redis-server --bind 127.0.0.1 --port "$port" --dir "$dir/redis-$port" --save '' --appendonly no >"$dir/redis-$port.log" 2>&1 &
+  "$redis_server" --bind 127.0.0.1 --port "$port" --dir "$dir/redis-$port" --save '' --appendonly no >"$dir/redis-$port.log" 2>&1 &
   pids+=($!)
   ((port == redis)) || lock_addrs+=${lock_addrs:+,}127.0.0.1:$port
+done
+for ((port = redis + nodes + 1; port <= redis + nodes + replicas; port++)); do
+  mkdir "$dir/redis-$port"
+  "$redis_server" --bind 127.0.0.1 --port "$port" --dir "$dir/redis-$port" --save '' --appendonly no \
+    --replicaof 127.0.0.1 "$redis" --repl-diskless-sync-delay 0 >"$dir/redis-$port.log" 2>&1 &
+  pids+=($!)
 done
 
 if [[ $zookeeper ]]; then

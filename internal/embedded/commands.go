@@ -79,8 +79,8 @@ func (r *Redis) setIfEqual(peer *server.Peer, args []string) bool {
 // SetReplicas has WAIT count n replicas, each of which has every write at once. There are none of their own.
 func (r *Redis) SetReplicas(n int) { r.replicas.Store(int64(n)) }
 
-// wait carries out WAIT. If there are fewer replicas than asked for it waits for its timeout, as a server does. An incorrect command is
-// left to miniredis.
+// wait carries out WAIT. If there are fewer replicas than asked for it waits for its timeout, as a server does. An
+// incorrect command is left to miniredis.
 func (r *Redis) wait(peer *server.Peer, args []string) bool {
 	if len(args) != 2 {
 		return false

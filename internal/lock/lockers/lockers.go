@@ -24,6 +24,7 @@ import (
 	"seckill/internal/lock/redis/lua"
 	"seckill/internal/lock/redis/multi"
 	"seckill/internal/lock/redis/naive"
+	"seckill/internal/lock/redis/native"
 	"seckill/internal/lock/redis/plain"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/lock/redis/reentrant"
@@ -32,6 +33,7 @@ import (
 	"seckill/internal/lock/redis/setnxexpire"
 	"seckill/internal/lock/redis/threadid"
 	"seckill/internal/lock/redis/uuid"
+	"seckill/internal/lock/redis/waited"
 	"seckill/internal/lock/zookeeper/node"
 	"seckill/internal/lock/zookeeper/queue"
 	"seckill/internal/lock/zookeeper/zkio"
@@ -173,8 +175,14 @@ func (o *opening) redis(client redis.UniversalClient) {
 		"uuid":           func() (lock.Locker, error) { return uuid.New(client, polled) },
 		"uuid-wrong-key": func() (lock.Locker, error) { return uuid.NewReadingWrongKey(client, polled) },
 		"lua":            func() (lock.Locker, error) { return lua.New(client, polled) },
+		"native": func() (lock.Locker, error) {
+			return native.New(client, native.Config{Config: polled, WatchdogTimeout: watchdog})
+		},
 		"reentrant": func() (lock.Locker, error) {
 			return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: watchdog})
+		},
+		"waited": func() (lock.Locker, error) {
+			return waited.New(client, waited.Config{Prefix: prefix, WatchdogTimeout: watchdog})
 		},
 		"fair": func() (lock.Locker, error) {
 			return fair.New(client, fair.Config{Prefix: prefix, WatchdogTimeout: watchdog})

@@ -3,6 +3,7 @@ package lockers_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 	config := lockers.Config{Watchdog: 30 * time.Minute}
 	first, second := open(t, lockers.Servers{Redis: dial()}, config), open(t, lockers.Servers{Redis: dial()}, config)
 	held, waiting := map[string]lock.Lease{}, map[string]<-chan error{}
-	for _, m := range onOneRedis() {
+	for _, m := range survivors() {
 		held[m.name] = mustAcquire(t, locker(t, first, m.name), "seat", m.lease())
 		if m.renews {
 			waiting[m.name] = acquirePatiently(t.Context(), locker(t, second, m.name), "seat", time.Sleep)
@@ -37,7 +38,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 	awaitReplica(t, dial())
 	sentinel.KillPrimary()
 
-	for _, m := range onOneRedis() {
+	for _, m := range survivors() {
 		l := locker(t, second, m.name)
 		fail.If(t, <-acquirePatiently(t.Context(), l, "another seat", time.Sleep), "%s: another key", m.name)
 		if m.renews {
@@ -54,6 +55,12 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 		}
 		fail.If(t, <-next, "%s: after the release", m.name)
 	}
+}
+
+// survivors are the locks that are granted after the failover: native needs a newer server (its own tests have one), and
+// waited a replica, which the new primary does not have.
+func survivors() []onOneServer {
+	return slices.DeleteFunc(onOneRedis(), func(m onOneServer) bool { return m.name == "native" || m.name == "waited" })
 }
 
 // awaitReplica waits until the replica has everything that was written so far: it has, when it has a later write of this

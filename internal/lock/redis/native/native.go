@@ -39,7 +39,8 @@ func New(client plain.Client, config Config) (*Locker, error) {
 		config.WatchdogTimeout = 30 * time.Second
 	}
 	if config.WatchdogTimeout < lock.MinTTL || config.WatchdogTimeout > lock.MaxTTL {
-		return nil, fmt.Errorf("%w: WatchdogTimeout is %v; %v to %v", lock.ErrInvalid, config.WatchdogTimeout, lock.MinTTL, lock.MaxTTL)
+		return nil, fmt.Errorf("%w: WatchdogTimeout is %v; %v to %v",
+			lock.ErrInvalid, config.WatchdogTimeout, lock.MinTTL, lock.MaxTTL)
 	}
 	l := &Locker{client: client}
 	var err error
@@ -84,7 +85,7 @@ func (l *Locker) choose(ctx context.Context, a plain.Attempt) error {
 			return redisio.Error(ctx, err)
 		}
 	}
-	return fmt.Errorf("%w: the server has neither DELIFEQ (Valkey 9.0 or later) nor DELEX (Redis 8.4 or later), which the lock native releases with",
+	return fmt.Errorf("%w: native needs DELIFEQ (Valkey 9.0 or later) or DELEX (Redis 8.4 or later), and the server has neither",
 		lock.ErrUnavailable)
 }
 

@@ -58,7 +58,8 @@ func (s *Session) confirm(ctx context.Context, r *request) error {
 		return redisio.Error(ctx, err)
 	}
 	if n < s.config.Replicas {
-		return fmt.Errorf("%w: %d of %d replicas acknowledged the lock on %q within %v", lock.ErrUnavailable, n, s.config.Replicas, r.key, s.config.CommandTimeout)
+		return fmt.Errorf("%w: %d of %d replicas acknowledged the lock on %q within %v",
+			lock.ErrUnavailable, n, s.config.Replicas, r.key, s.config.CommandTimeout)
 	}
 	return nil
 }
