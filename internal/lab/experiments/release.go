@@ -6,6 +6,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
 )
@@ -33,6 +34,10 @@ func releases() []comparison {
 		}, parameters: []lab.Parameter{
 			locks("naive", "uuid", "lua", "reentrant"), fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
 			pauseOf("pause", i18n.F("between comparison and deletion, where there is such a moment"), lock.BetweenCompareAndDelete, false, 3*time.Second),
+		}},
+		{text: "native-release", scenario: lateHolderReturns, needs: []testbed.Server{testbed.Valkey}, quiet: true, cases: []setupCase{
+			{id: "naive-late-release", setup: returningLate("naive"), breaks: kinds{finding.WrongReleases}},
+			{id: "native-late-release", setup: returningLate("native"), holds: kinds{finding.WrongReleases}},
 		}},
 		{text: "wrong-key", scenario: oneAfterTheOther, cases: []setupCase{
 			{id: "uuid-wrong-key", setup: tryingOnce("uuid-wrong-key"), breaks: kinds{finding.LockedOut}},

@@ -34,13 +34,17 @@ const (
 	Nodes Server = "redis nodes"
 	// RedisServer is for what only redis-server has: replicas, persistence, statistics.
 	RedisServer Server = "redis-server"
+	// Valkey is a server of Valkey 9 or later, which compares and deletes by itself.
+	Valkey Server = "valkey-server"
 	// Clock is a redis-server whose clock can be set.
 	Clock     Server = "libfaketime"
 	Database  Server = "mariadbd"
 	ZooKeeper Server = "zookeeper"
 )
 
-func servers() []Server { return []Server{Redis, Nodes, RedisServer, Clock, Database, ZooKeeper} }
+func servers() []Server {
+	return []Server{Redis, Nodes, RedisServer, Valkey, Clock, Database, ZooKeeper}
+}
 
 // program is what has to be installed for a server.
 func (s Server) program() string {
@@ -177,6 +181,9 @@ func (r *Run) OwnRedis(args ...string) *testkit.RedisServer {
 	}
 	return testkit.NewRedis(r, args...)
 }
+
+// OwnValkey starts a Valkey server for this experiment only, which requires [Valkey].
+func (r *Run) OwnValkey() *testkit.RedisServer { return testkit.NewValkey(r) }
 
 // builtinRedis starts the laboratory's own Redis server.
 func (r *Run) builtinRedis() *testkit.RedisServer {

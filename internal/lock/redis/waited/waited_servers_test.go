@@ -2,6 +2,7 @@ package waited_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,6 +11,9 @@ import (
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 )
+
+// patience is how long a replica may take to acknowledge a lock on a slow machine.
+const patience = 20 * time.Second
 
 // A replica that acknowledged the lock has it when it is promoted: there is no second holder. One that did not, because it is
 // cut off, grants it again although another replica had acknowledged it: WAIT says how many have it and not which one will
@@ -22,7 +26,9 @@ func TestPromotion(t *testing.T) {
 			link := testkit.NewProxy(t, primary.Addr())
 			cut := testkit.NewRedis(t)
 			cut.ReplicaOf(link.Addr())
-			l := open(t, primary.Client(t), waited.Config{})
+			client := redis.NewClient(&redis.Options{Addr: primary.Addr(), ReadTimeout: patience})
+			t.Cleanup(func() { _ = client.Close() })
+			l := open(t, client, waited.Config{CommandTimeout: patience})
 
 			link.Cut()
 			fail.NowIf(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{})))
