@@ -7,12 +7,12 @@ import (
 )
 
 // attempts has Redis know of a worker's attempts at entries that may crash the process, before they begin. Those that
-// remain there, because they ended their processes, have the entry rejected. Those of processes that live are still under
-// way, and prove nothing.
+// remain there, because they ended their processes, have the entry rejected. Those of processes that live are still
+// under way, and prove nothing.
 //
-// That concerns only entries that were delivered suspiciously often, and only while the database takes others. During an
-// outage, or while the voucher's row is locked, an attempt lasts for long, and a process that ends meanwhile says nothing
-// about the entry; see watch.
+// That concerns only entries that were delivered suspiciously often, and only while the database takes others. During
+// an outage, or while the voucher's row is locked, an attempt lasts for long, and a process that ends meanwhile says
+// nothing about the entry; see watch.
 type attempts struct {
 	config   *Config
 	reader   streamReader
@@ -62,9 +62,9 @@ var errAttempted = errors.New("fulfil: another process is trying the entry")
 // record records an attempt. It reports whether the earlier ones of so many processes ended with their process that the
 // entry is to blame.
 //
-// Its error is errAttempted while a process that lives is trying the entry. So attempts follow each other, and processes
-// that are killed at the same moment are one attempt and not several. An attempt that lasts for longer than ClaimIdle is
-// not waited for: Redis may have forgotten its end in a failover.
+// Its error is errAttempted while a process that lives is trying the entry. So attempts follow each other, and
+// processes that are killed at the same moment are one attempt and not several. An attempt that lasts for longer than
+// ClaimIdle is not waited for: Redis may have forgotten its end in a failover.
 func (a *attempts) record(ctx context.Context, e *retryEntry) (deadly bool, err error) {
 	others, err := a.reader.beginAttempt(ctx, e.entry, a.liveness.attempter())
 	if err != nil || len(others) == 0 {
@@ -88,9 +88,9 @@ func (a *attempts) record(ctx context.Context, e *retryEntry) (deadly bool, err 
 	return err == nil && ended >= a.config.MaxAttempts, err
 }
 
-// watch returns the function that ends a recorded attempt. Redis knows that the attempt has ended as soon as it takes for
-// longer than outageAfter: it waits for the database then, and a process that is killed meanwhile was not crashed by the
-// entry.
+// watch returns the function that ends a recorded attempt. Redis knows that the attempt has ended as soon as it takes
+// for longer than outageAfter: it waits for the database then, and a process that is killed meanwhile was not crashed
+// by the entry.
 func (a *attempts) watch(ctx context.Context, e entry) (ended func()) {
 	recorded := make(chan struct{})
 	timer := time.AfterFunc(outageAfter, func() {

@@ -11,23 +11,21 @@ import (
 )
 
 const (
-	// nodeTimeout is how long a node may take to answer. Without it, a node that hangs
-	// would block a worker, and with it the streams on all other nodes, for as long as the
-	// client keeps trying.
+	// nodeTimeout is how long a node may take to answer. Without it, a node that hangs would block a worker, and with it
+	// the streams on all other nodes, for as long as the client keeps trying.
 	nodeTimeout = 500 * time.Millisecond
 	// timeoutPerStream is added for each stream of a pipeline.
 	timeoutPerStream = 50 * time.Microsecond
-	// openFor is how long a node is not called after it timed out. Then a single call tests
-	// whether it answers again.
+	// openFor is how long a node is not called after it timed out. Then a single call tests whether it answers again.
 	openFor = 2 * time.Second
 )
 
 // errCircuitOpen: the node timed out a moment ago, so it was not called.
 var errCircuitOpen = errors.New("fulfil: the node timed out a moment ago")
 
-// circuitBreaker skips calls to nodes of a cluster that hang: each call would take as long
-// as the one that timed out. A Redis that is not a cluster has no other nodes to protect
-// and is always called. It is safe for use by several goroutines.
+// circuitBreaker skips calls to nodes of a cluster that hang: each call would take as long as the one that timed out. A
+// Redis that is not a cluster has no other nodes to protect and is always called. It is safe for use by several
+// goroutines.
 type circuitBreaker struct {
 	mu        sync.Mutex
 	openUntil map[string]time.Time // by node
@@ -47,8 +45,7 @@ func (b *circuitBreaker) call(ctx context.Context, node string, timeout time.Dur
 	return err
 }
 
-// allow reports whether a node may be called. After openFor it allows one caller at a time
-// to test the node.
+// allow reports whether a node may be called. After openFor it allows one caller at a time to test the node.
 func (b *circuitBreaker) allow(node string, timeout time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,9 +101,9 @@ func (r *redisStreams) do(ctx context.Context, s *stream, what string, fn func(c
 	return nil
 }
 
-// eachNode sends one pipeline to each node concurrently, through the circuit breaker. fill
-// adds the commands for those streams (by index) that are on the node. The result has an
-// error for each stream whose node was not called; other errors are in the commands.
+// eachNode sends one pipeline to each node concurrently, through the circuit breaker. fill adds the commands for those
+// streams (by index) that are on the node. The result has an error for each stream whose node was not called; other
+// errors are in the commands.
 func (r *redisStreams) eachNode(ctx context.Context, streams []*stream, fill func(ctx context.Context, pipe redis.Pipeliner, part []int)) []error {
 	parts := make(map[string][]int, 1)
 	for i, s := range streams {

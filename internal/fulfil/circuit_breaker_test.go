@@ -110,8 +110,8 @@ func (s *env) acceptIn(buckets ...int) {
 	}
 }
 
-// A node that hangs does not stop the streams on the other nodes: not for workers that were
-// running, and not for workers that start while it hangs.
+// A node that hangs does not stop the streams on the other nodes: not for workers that were running, and not for
+// workers that start while it hangs.
 func TestNodeHangs(t *testing.T) {
 	inCluster(t, sale{buckets: 12, stock: 12_000}, func(t *testing.T, s *env, hangs *node, there, elsewhere []int) {
 		// The fixed name lets the second process replay the pending entries of the first.
@@ -202,8 +202,8 @@ func TestNodesAreCalledConcurrently(t *testing.T) {
 	})
 }
 
-// After a timeout a single caller tests the node, and all callers use it again once it answers.
-// A Redis that is not a cluster is always called.
+// After a timeout a single caller tests the node, and all callers use it again once it answers. A Redis that is not a
+// cluster is always called.
 func TestCircuitBreaker(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, asked := circuitBreaker{openUntil: map[string]time.Time{}}, 0

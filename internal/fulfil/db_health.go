@@ -14,8 +14,8 @@ import (
 // usually takes less time.
 const outageAfter = time.Second
 
-// dbHealth tracks whether the database takes orders from this process, and reports when that changes. It is safe for use
-// by several goroutines.
+// dbHealth tracks whether the database takes orders from this process, and reports when that changes. It is safe for
+// use by several goroutines.
 type dbHealth struct {
 	config *Config
 
@@ -27,8 +27,8 @@ type dbHealth struct {
 	failingSince time.Time
 	err          error
 	reported     bool
-	// running are the beginnings of the writes and rejections that have not ended. lastAnswer is when the latest successful
-	// one ended.
+	// running are the beginnings of the writes and rejections that have not ended. lastAnswer is when the latest
+	// successful one ended.
 	running    []time.Time
 	lastAnswer time.Time
 }
@@ -79,8 +79,8 @@ func (h *dbHealth) wrote(ctx context.Context, began time.Time, err error) {
 	h.config.Observer.outage(h.failingSince, err)
 }
 
-// rejected records that an attempt to reject an order has ended with err. A success ends an outage, and does not count as
-// the write of an order.
+// rejected records that an attempt to reject an order has ended with err. A success ends an outage, and does not count
+// as the write of an order.
 func (h *dbHealth) rejected(ctx context.Context, began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

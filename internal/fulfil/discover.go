@@ -9,8 +9,8 @@ import (
 	"seckill/internal/admission/contract"
 )
 
-// discovery finds out from the database which vouchers are sold by admission, and from Redis which of their streams have
-// entries.
+// discovery finds out from the database which vouchers are sold by admission, and from Redis which of their streams
+// have entries.
 type discovery struct {
 	config  *Config
 	reader  streamReader
@@ -93,8 +93,8 @@ func sum(lengths map[*stream]int64) (entries int64) {
 // listShare bounds what lists of vouchers cost: the next one follows after so many times what the database took for one.
 const listShare = 50
 
-// list reads the vouchers from the database and returns their streams that were never looked at. It reports whether those
-// of the vouchers of earlier times are among them.
+// list reads the vouchers from the database and returns their streams that were never looked at. It reports whether
+// those of the vouchers of earlier times are among them.
 func (d *discovery) list(ctx context.Context, full bool) (added []*stream, listed bool) {
 	begun := time.Now()
 	if !full && begun.Before(d.nextList) {
@@ -129,9 +129,9 @@ func (d *discovery) list(ctx context.Context, full bool) (added []*stream, liste
 	return added, listed
 }
 
-// ended returns the vouchers with empty streams that the database does not list any more, and still has. One that it does
-// not have was lost in the database, not in Redis, and may be sold on: its streams are read until the database has it
-// again.
+// ended returns the vouchers with empty streams that the database does not list any more, and still has. One that it
+// does not have was lost in the database, not in Redis, and may be sold on: its streams are read until the database has
+// it again.
 func (d *discovery) ended(ctx context.Context, lengths map[*stream]int64) map[int64]bool {
 	ended := map[int64]bool{}
 	for s, n := range lengths {
@@ -148,8 +148,8 @@ func (d *discovery) ended(ctx context.Context, lengths map[*stream]int64) map[in
 const discoverPage = 1000
 
 // endedWithEntries lists the vouchers whose sale has ended and whose streams are not empty, or could not be looked at.
-// Vouchers whose keys were removed from Redis are not included. Its error is one of the database, and some may be missing
-// then.
+// Vouchers whose keys were removed from Redis are not included. Its error is one of the database, and some may be
+// missing then.
 func (d *discovery) endedWithEntries(ctx context.Context) (ended []contract.AdmissionVoucher, err error) {
 	for after := int64(0); ; {
 		vouchers, err := d.config.Store.UnclearedVouchers(ctx, time.Now(), after, discoverPage)

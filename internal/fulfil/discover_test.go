@@ -43,8 +43,8 @@ func (listed) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ i
 	return slices.DeleteFunc(all, func(v contract.AdmissionVoucher) bool { return v.VoucherID <= after }), nil
 }
 
-// A process starts while a node of a Redis cluster does not answer. It knows which vouchers may have orders that are not in
-// the database yet, so that those of the other nodes are found.
+// A process starts while a node of a Redis cluster does not answer. It knows which vouchers may have orders that are
+// not in the database yet, so that those of the other nodes are found.
 func TestStartWhileANodeIsAway(t *testing.T) {
 	t.Parallel()
 	for _, away := range []int64{1, 2} { // on sale, and ended

@@ -1,27 +1,40 @@
-// Package fulfil writes accepted orders from their streams in Redis into the database.
-// Each entry of a stream is delivered at least once and written exactly once.
+// Package fulfil writes accepted orders from their streams in Redis into the database. Each entry of a stream is delivered
+// at least once and written exactly once.
 //
-// # The life of an entry
+// # The states of an entry
 //
-//	accepted ──▶ stream ──XREADGROUP──▶ pending at a worker ──▶ transaction ──▶ acknowledged and deleted
-//	                                          │
-//	                                          └─ rejected ─▶ row "rejected" ─▶ dead letter, reservation returned
+//	        read                    transaction              acknowledge.lua
+//	unread ──────────▶ under way ─────────────────▶ written ─────────────────▶ gone
+//	   ▲                 │ ▲  │
+//	   │ split           │ │  │ the fault is proven
+//	   └─────────────────┤ │  │ to be the order's own             dead_letter.lua
+//	                     │ │  └────────────────────────▶ refused ─────────────────▶ dead letter
+//	 it fails, or may    │ │ its turn comes
+//	 not be tried now    ▼ │
+//	             waiting to be retried
 //
-// Each process runs one or more workers. Each worker is a consumer of the group "orders"
-// on the streams of the vouchers that are sold by admission. A voucher that is split has
-// one stream per bucket. A worker reads up to a batch of entries from all streams that may
-// have some (rest.go says which), writes them with contract.AdmissionStore in one transaction,
-// and only then deletes the entries.
+//	state                  the entry is                                          the order is
+//	unread                 in its stream; no worker has it                       accepted
+//	under way              pending at a worker, which writes it                  accepted
+//	waiting to be retried  pending at a worker, in its retry queue               accepted
+//	written                pending at a worker, which acknowledges it            in the database
+//	refused                pending at a worker, which makes it a dead letter     in the database, as "rejected"
+//	gone                   deleted                                               in the database
+//	dead letter            deleted; a copy says why                              in the database; its unit is for sale again
 //
-// If anything fails in between, the entry is delivered again: to the same worker, or after
-// a while to another one that claims it. The order's id is the primary key, so a second
-// write changes nothing. For the same reason a worker does no harm that was paused for an
-// hour and then goes on with its batch.
+// A worker that dies, or a call of Redis that fails, takes an entry back: what is pending is delivered again, to the same
+// worker or after a while to another one that claims it, and is under way there. The order's id is the primary key, so a
+// second write changes nothing. For the same reason a worker does no harm that was paused for an hour and then goes on with
+// its batch. An entry with several orders that cannot all be written is split: each gets an entry of its own.
+//
+// Each process runs one or more workers. Each worker is a consumer of the group "orders" on the streams of the vouchers that
+// are sold by admission. A voucher that is split has one stream per bucket. A worker reads up to a batch of entries from all
+// streams that may have some (watch_list.go says which), writes them with contract.AdmissionStore in one transaction, and
+// only then deletes the entries.
 //
 // # Failures
 //
-// An order is rejected only if the failure is proven to be its own. Every other failure is
-// an outage, however long it lasts.
+// An order is rejected only if the failure is proven to be its own. Every other failure is an outage, however long it lasts.
 //
 //	failure                                reaction
 //	the database does not answer, or       set the orders aside, read no new ones, and try one for
@@ -63,23 +76,19 @@
 //	                                       not called for two seconds. The streams on other nodes
 //	                                       are not affected
 //
-// A rejection has two steps. First the order's row says "rejected"; that decides against
-// any other worker that still has the entry. Then one script returns the reservation,
-// writes the dead letter and deletes the entry. If the process dies between the two, the
-// next delivery finds the row and repeats the second step, which is idempotent.
+// A rejection has two steps. First the order's row says "rejected"; that decides against any other worker that still has the
+// entry. Then one script returns the reservation, writes the dead letter and deletes the entry. If the process dies between
+// the two, the next delivery finds the row and repeats the second step, which is idempotent.
 //
-// An order that takes a voucher again, because its money came late, is in the database already. It is written
-// if its money is still undecided. Otherwise it is rejected, without a row: the money was refunded, and the
-// reservation goes back.
+// An order that takes a unit again, because its money came late, is in the database already. It is written if its money is
+// still undecided. Otherwise it is rejected, without a row: the money was refunded, and the reservation goes back.
 //
 // # Not guaranteed
 //
 //   - Orders are not written in the order of their acceptance.
-//   - An order of a voucher that nobody else buys, accepted by a process that dies before its
-//     workers have read it, waits until a discovery looks at its stream: with 10,000 vouchers
-//     on sale up to 20 s.
-//   - The reason in a dead letter is unspecific ([Before]) if the process died between the
-//     two steps of the rejection.
-//   - An entry that crashes its process and is the only entry crashes every process that
-//     tries it. So does one that takes more than a second to do so.
+//   - An order of a voucher that nobody else buys, accepted by a process that dies before its workers have read it, waits
+//     until a discovery looks at its stream: with 10,000 vouchers on sale up to 20 s.
+//   - The reason in a dead letter is unspecific ([Before]) if the process died between the two steps of the rejection.
+//   - An entry that crashes its process and is the only entry crashes every process that tries it. So does one that takes
+//     more than a second to do so.
 package fulfil

@@ -94,9 +94,9 @@ func (e *entry) isNew() bool { return e.deliveries == 0 && e.order.At.Equal(ledg
 // isSplit reports whether the entry is no longer this delivery's to finish; see group.
 func (e entry) isSplit() bool { return e.group != nil && e.group.split }
 
-// group is one delivery of an entry of the stream that has several orders. They are written like any other orders,
-// and the entry is acknowledged with the last one. If one of them cannot be written, the entry is split: then each
-// order is delivered again, in an entry of its own.
+// group is one delivery of an entry of the stream that has several orders. They are written like any other orders, and
+// the entry is acknowledged with the last one. If one of them cannot be written, the entry is split: then each order is
+// delivered again, in an entry of its own.
 type group struct {
 	size int
 	// persisted are the orders that are in the database.
@@ -131,8 +131,8 @@ func parseAll(s *stream, messages []redis.XMessage) []entry {
 	return entries
 }
 
-// finished takes orders that are in the database, and returns those whose entries of the stream are finished with
-// them: all orders of such an entry, next to each other.
+// finished takes orders that are in the database, and returns those whose entries of the stream are finished with them:
+// all orders of such an entry, next to each other.
 func finished(persisted []entry) []entry {
 	all := make([]entry, 0, len(persisted))
 	for _, e := range persisted {
@@ -183,8 +183,7 @@ func entriesOf(streams []*stream, reply []redis.XStream) (entries []entry) {
 	return entries
 }
 
-// byStream splits entries into parts of one stream each. The entries of a stream must be
-// adjacent.
+// byStream splits entries into parts of one stream each. The entries of a stream must be adjacent.
 func byStream(entries []entry) (parts [][]entry) {
 	for len(entries) > 0 {
 		s := entries[0].stream

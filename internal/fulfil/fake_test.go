@@ -32,8 +32,7 @@ type fakeStreams struct {
 	begun          int                        // attempts
 	// page is the number of entries that one claimIdle examines.
 	page int
-	// dbErr, unless nil, is the database's error for everything. redisDown: no call to Redis
-	// succeeds.
+	// dbErr, unless nil, is the database's error for everything. redisDown: no call to Redis succeeds.
 	dbErr     error
 	redisDown bool
 	// repliesLost: an attempt that begins is recorded, and the worker does not learn of it.
@@ -392,8 +391,7 @@ func (unsupported) AdmissionVouchers(context.Context, time.Time) ([]contract.Adm
 	return []contract.AdmissionVoucher{{VoucherID: 1, Buckets: 1}}, nil
 }
 
-// The database is unavailable for long. It is tried again every one to two seconds, and no
-// order is rejected.
+// The database is unavailable for long. It is tried again every one to two seconds, and no order is rejected.
 func TestLongOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(30)
@@ -417,8 +415,8 @@ func TestLongOutage(t *testing.T) {
 	})
 }
 
-// Entries that are pending at another consumer are claimed after ClaimIdle and not before, also
-// when a page of younger entries precedes them.
+// Entries that are pending at another consumer are claimed after ClaimIdle and not before, also when a page of younger
+// entries precedes them.
 func TestClaimExaminesAllPages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(25)

@@ -47,8 +47,8 @@ func newFulfiller(c Config, r streamReader) *Fulfiller {
 	return f
 }
 
-// Run works until ctx ends. Then it reads no more entries, finishes the batches in progress, acknowledges them, leaves the
-// consumer group and returns.
+// Run works until ctx ends. Then it reads no more entries, finishes the batches in progress, acknowledges them, leaves
+// the consumer group and returns.
 func (f *Fulfiller) Run(ctx context.Context) {
 	// Batches in progress outlive ctx, by FinishTimeout at most.
 	work, giveUp := context.WithCancel(context.WithoutCancel(ctx))
@@ -82,8 +82,8 @@ func (f *Fulfiller) Run(ctx context.Context) {
 // Wake has the workers read a stream, because the gate is about to add an entry to it. It does not wait for anything.
 func (f *Fulfiller) Wake(voucherID int64, bucket int) { f.streams.wake(streamID{voucherID, bucket}) }
 
-// Watch reads a voucher's streams from now on. Without it, reading begins when the gate wakes a stream, or when the next
-// discovery finds that it has entries. A stream that Redis does not have yet is skipped.
+// Watch reads a voucher's streams from now on. Without it, reading begins when the gate wakes a stream, or when the
+// next discovery finds that it has entries. A stream that Redis does not have yet is skipped.
 func (f *Fulfiller) Watch(ctx context.Context, v contract.AdmissionVoucher) error {
 	var failed error
 	for bucket := range v.Buckets { // a stream that fails does not affect the others
@@ -92,8 +92,8 @@ func (f *Fulfiller) Watch(ctx context.Context, v contract.AdmissionVoucher) erro
 	return failed
 }
 
-// Watched lists the vouchers that may have accepted orders which are not in the database yet. It reports false while the
-// vouchers of earlier times have not been looked through since the start.
+// Watched lists the vouchers that may have accepted orders which are not in the database yet. It reports false while
+// the vouchers of earlier times have not been looked through since the start.
 func (f *Fulfiller) Watched() (vouchers []contract.AdmissionVoucher, complete bool) {
 	complete = f.discovery.listed.Load()
 	buckets := map[int64]int{}
@@ -115,6 +115,6 @@ func (f *Fulfiller) Backlog(ctx context.Context) (n int64, err error) {
 	return sum(lengths), err
 }
 
-// Check returns an error while accepted orders wait because the database does not answer or refuses every order. It does
-// not query the database: a failure while no order is being written is noticed with the next order.
+// Check returns an error while accepted orders wait because the database does not answer or refuses every order. It
+// does not query the database: a failure while no order is being written is noticed with the next order.
 func (f *Fulfiller) Check(context.Context) error { return f.health.check() }

@@ -42,8 +42,7 @@ func acceptedOrdersArePersisted(t *testing.T, s *env) {
 	}
 }
 
-// Several processes share several vouchers. One of them watches a voucher before its first
-// discovery.
+// Several processes share several vouchers. One of them watches a voucher before its first discovery.
 func processesShareVouchers(t *testing.T, s *env) {
 	var persisted [3]atomic.Int64
 	var stops []func()
@@ -76,8 +75,8 @@ func processesShareVouchers(t *testing.T, s *env) {
 	fail.Unequal(t, sum, accepted, "orders were persisted, %d accepted", accepted)
 }
 
-// A new voucher is watched, an empty one is dropped after its sale, and one whose sale ended
-// long ago is watched if it still has entries.
+// A new voucher is watched, an empty one is dropped after its sale, and one whose sale ended long ago is watched if it
+// still has entries.
 func vouchersComeAndGo(t *testing.T, s *env) {
 	s.accept(1, 1)
 	f, _ := s.run(func(c *Config) { c.RetainFor = time.Nanosecond })
@@ -204,8 +203,8 @@ func ownEntriesFirst(t *testing.T, s *env) {
 	s.checkFinalState()
 }
 
-// A process that is late to notice that a voucher was removed from Redis does not recreate its
-// keys. It reads the stream again once the voucher is opened again.
+// A process that is late to notice that a voucher was removed from Redis does not recreate its keys. It reads the
+// stream again once the voucher is opened again.
 func removedStreamIsNotRecreated(t *testing.T, s *env) {
 	f, _ := s.run(func(c *Config) { c.ClaimEvery = 20 * time.Millisecond })
 	s.accept(1, 5)
@@ -226,8 +225,8 @@ func removedStreamIsNotRecreated(t *testing.T, s *env) {
 	s.checkFinalState()
 }
 
-// A stop in the middle of a batch: the batch is finished and acknowledged, nothing more is
-// read, and the consumer leaves the group.
+// A stop in the middle of a batch: the batch is finished and acknowledged, nothing more is read, and the consumer
+// leaves the group.
 func gracefulStop(t *testing.T, s *env) {
 	s.perEntry = 1
 	s.accept(1, 30)

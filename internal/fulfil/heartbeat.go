@@ -34,8 +34,8 @@ type liveness struct {
 	pending atomic.Pointer[pendingEntries]
 }
 
-// missedHeartbeats is after how many intervals without a heartbeat a process counts as dead. That does no harm to a process
-// that is only slow: both processes write the same rows, and the second write changes nothing.
+// missedHeartbeats is after how many intervals without a heartbeat a process counts as dead. That does no harm to a
+// process that is only slow: both processes write the same rows, and the second write changes nothing.
 const missedHeartbeats = 3
 
 // pendingEntries are the pending entries of the groups at one moment.

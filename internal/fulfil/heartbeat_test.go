@@ -8,8 +8,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A promoted replica lacks the latest acknowledgements: entries that the worker has finished
-// are pending again under its name. No call of the worker fails.
+// A promoted replica lacks the latest acknowledgements: entries that the worker has finished are pending again under
+// its name. No call of the worker fails.
 func TestLostAcknowledgements(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(5)
@@ -63,8 +63,8 @@ func TestRetryQueueCausesNoReplay(t *testing.T) {
 	})
 }
 
-// The entries of a dead process are claimed as soon as it is known to be dead. Those of a live
-// process are not, although its name begins like the other's.
+// The entries of a dead process are claimed as soon as it is known to be dead. Those of a live process are not,
+// although its name begins like the other's.
 func TestEntriesOfADeadProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(10)
@@ -86,8 +86,8 @@ func TestEntriesOfADeadProcess(t *testing.T) {
 	})
 }
 
-// A process that dies leaves its heartbeat key behind, which goes by itself. One that takes over the name of a dead one is
-// another incarnation, and attempts of the dead one are its own.
+// A process that dies leaves its heartbeat key behind, which goes by itself. One that takes over the name of a dead one
+// is another incarnation, and attempts of the dead one are its own.
 func TestHeartbeatKeysExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		client := simulate.NewRedis(t).Client(t)

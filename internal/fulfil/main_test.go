@@ -204,8 +204,8 @@ func (s *env) accept(voucherID int64, n int) []contract.Accepted {
 	return all
 }
 
-// acceptEach accepts n orders, each in an entry of its own and in the bucket of its user, also those that the gate would
-// refuse.
+// acceptEach accepts n orders, each in an entry of its own and in the bucket of its user, also those that the gate
+// would refuse.
 func (s *env) acceptEach(voucherID int64, n int) (all []contract.Accepted) {
 	s.t.Helper()
 	for range n {
@@ -312,9 +312,9 @@ func (s *env) waitUntilEmpty() {
 	s.until("the streams are empty", func() bool { return s.left() == 0 })
 }
 
-// checkFinalState waits until the streams are empty and checks what must then be true: each
-// accepted order is confirmed or rejected, and stock and reservations match the confirmed
-// orders, in each bucket in Redis and in the database. It returns the number of rejected orders.
+// checkFinalState waits until the streams are empty and checks what must then be true: each accepted order is confirmed
+// or rejected, and stock and reservations match the confirmed orders, in each bucket in Redis and in the database. It
+// returns the number of rejected orders.
 func (s *env) checkFinalState() (rejected int) {
 	s.t.Helper()
 	s.waitUntilEmpty()

@@ -13,12 +13,11 @@ import (
 	"seckill/internal/order"
 )
 
-// Await waits until the order is final, or for limit at most, and returns nil; the caller
-// then reads the order from the database. Its only error is the context's. See
-// [order.Gate].
+// Await waits until the order is final, or for limit at most, and returns nil; the caller then reads the order from the
+// database. Its only error is the context's. See [order.Gate].
 //
-// It queries the database once, as soon as it is subscribed to all further announcements,
-// and again only after it may have missed some.
+// It queries the database once, as soon as it is subscribed to all further announcements, and again only after it may
+// have missed some.
 func (f *Fulfiller) Await(ctx context.Context, o order.Order, limit time.Duration) error {
 	if limit <= 0 {
 		return ctx.Err()
@@ -43,8 +42,8 @@ func (f *Fulfiller) Await(ctx context.Context, o order.Order, limit time.Duratio
 	}
 }
 
-// notifier tells waiters that their orders are final. It learns of this process's orders
-// directly, and of other processes' orders from a Redis subscription.
+// notifier tells waiters that their orders are final. It learns of this process's orders directly, and of other
+// processes' orders from a Redis subscription.
 type notifier struct {
 	client redis.UniversalClient
 
@@ -155,8 +154,7 @@ func (n *notifier) listen(ctx context.Context) {
 	}
 }
 
-// receive handles one message: the ids of final orders, separated by blanks, or the
-// confirmation of a subscription.
+// receive handles one message: the ids of final orders, separated by blanks, or the confirmation of a subscription.
 func (n *notifier) receive(m any) {
 	switch m := m.(type) {
 	case *redis.Message:
@@ -189,8 +187,7 @@ func (n *notifier) subscribe(ctx context.Context, to *redis.PubSub) {
 	}
 	n.mu.Unlock()
 	if len(names) > 0 {
-		// An error means that the connection is lost. The client reconnects and subscribes
-		// to all channels again.
+		// An error means that the connection is lost. The client reconnects and subscribes to all channels again.
 		_ = to.Subscribe(ctx, names...)
 	}
 }

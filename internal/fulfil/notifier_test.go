@@ -30,8 +30,8 @@ func (s *env) waiterAlone() *Fulfiller {
 	return f
 }
 
-// Await returns for an order that another process persists, for one of its own process, and
-// for one that was final before, whether confirmed or rejected.
+// Await returns for an order that another process persists, for one of its own process, and for one that was final
+// before, whether confirmed or rejected.
 func awaitElsewhere(t *testing.T, s *env) {
 	waiter := s.waiterAlone()
 	s.accept(1, 3)
@@ -84,8 +84,8 @@ func TestAwaitEnds(t *testing.T) {
 	})
 }
 
-// The subscription's connection is lost. After the reconnection the order is read from the
-// database, because its announcement may have been missed.
+// The subscription's connection is lost. After the reconnection the order is read from the database, because its
+// announcement may have been missed.
 func TestAwaitAfterALostConnection(t *testing.T) {
 	inBubble(t, sale{}, func(t *testing.T, s *env) {
 		waiter := s.waiterAlone()

@@ -25,8 +25,7 @@ var errRefused = fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrRefused)
 // errVoucherMissing is the error of a database that does not have the voucher.
 var errVoucherMissing = fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrVoucherMissing)
 
-// after sleeps for d and returns the number of persisted orders and the reasons of the rejected
-// ones.
+// after sleeps for d and returns the number of persisted orders and the reasons of the rejected ones.
 func (m *fakeStreams) after(d time.Duration) (persisted int, rejected map[int64]Reason) {
 	simulate.Sleep(d)
 	m.mu.Lock()
@@ -66,8 +65,8 @@ func (m *fakeStreams) flow(every, d time.Duration) {
 	}
 }
 
-// Orders that fail do not block the others. One whose own fault the database names is rejected
-// at once. The others are rejected when the fault is proven to be theirs, and not before.
+// Orders that fail do not block the others. One whose own fault the database names is rejected at once. The others are
+// rejected when the fault is proven to be theirs, and not before.
 func TestBadEntriesAreIsolated(t *testing.T) {
 	bubbles(t, map[string]func() error{
 		"an error that nobody knows": func() error { return errUnknown },
@@ -152,8 +151,7 @@ func TestLoneEntryWaits(t *testing.T) {
 	})
 }
 
-// Outages begin and end while orders arrive. Whatever the database's error is, no order is
-// rejected for it.
+// Outages begin and end while orders arrive. Whatever the database's error is, no order is rejected for it.
 func TestOutagesComeAndGo(t *testing.T) {
 	bubbles(t, map[string]error{"unavailable": order.ErrUnavailable, "objects": errRefused, "strange": errUnknown}, func(t *testing.T, down error) {
 		m := newFakeStreams(0)
@@ -227,8 +225,8 @@ func TestWriteThatHangs(t *testing.T) {
 	})
 }
 
-// An order is refused for good while rejections cannot be recorded. It is offered again, and
-// confirmed if that is right by then.
+// An order is refused for good while rejections cannot be recorded. It is offered again, and confirmed if that is right
+// by then.
 func TestRejectionIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(20)
@@ -247,8 +245,8 @@ func TestRejectionIsRetried(t *testing.T) {
 	})
 }
 
-// The attempts of an entry that was delivered often are counted while others are written, and
-// uncounted when they end. In an outage they are not counted at all.
+// The attempts of an entry that was delivered often are counted while others are written, and uncounted when they end.
+// In an outage they are not counted at all.
 func TestOnlyCrashingAttemptsCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(10)

@@ -39,10 +39,9 @@ func (w *worker) replayPage(ctx context.Context, s *stream, orders int) []entry 
 	return slices.DeleteFunc(entries, w.retries.has)
 }
 
-// recoverPending uses each new count of pending entries once. If Redis lists more entries
-// under this worker's name than the worker knows of, the stream is replayed; between two
-// rounds the worker knows only of its retry queue. A replay that is under way finds the
-// rest. The claimer also claims the entries of dead processes.
+// recoverPending uses each new count of pending entries once. If Redis lists more entries under this worker's name than
+// the worker knows of, the stream is replayed; between two rounds the worker knows only of its retry queue. A replay
+// that is under way finds the rest. The claimer also claims the entries of dead processes.
 func (w *worker) recoverPending(stop, work context.Context) {
 	pending := w.liveness.pending.Load()
 	if pending == nil || pending == w.recovered {
@@ -85,8 +84,7 @@ func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
 	}
 }
 
-// claimIdleEntries claims and processes the entries that have been pending for ClaimIdle at
-// any consumer.
+// claimIdleEntries claims and processes the entries that have been pending for ClaimIdle at any consumer.
 func (w *worker) claimIdleEntries(stop, work context.Context) {
 	if !w.claimer || time.Now().Before(w.nextClaim) {
 		return
@@ -118,9 +116,8 @@ func (w *worker) claimIdleEntries(stop, work context.Context) {
 // claimStart is the first cursor of XAUTOCLAIM, and the one that it returns at the end.
 const claimStart = "0-0"
 
-// idleConsumerFactor times ClaimIdle is how long a consumer without pending entries must
-// be idle before it is removed from its group. If it is alive after all, its next read adds
-// it again.
+// idleConsumerFactor times ClaimIdle is how long a consumer without pending entries must be idle before it is removed
+// from its group. If it is alive after all, its next read adds it again.
 const idleConsumerFactor = 20
 
 func (w *worker) removeIdleConsumers(ctx context.Context, s *stream) error {

@@ -23,8 +23,8 @@ func (w *worker) persistAll(ctx context.Context, entries []entry) (failed error)
 	return failed
 }
 
-// batches splits entries into parts of the same size, as near to size as possible. Entries of a stream with several orders
-// do not add up to it exactly, and a second transaction for the few above it would cost as much as the first.
+// batches splits entries into parts of the same size, as near to size as possible. Entries of a stream with several
+// orders do not add up to it exactly, and a second transaction for the few above it would cost as much as the first.
 func batches(entries []entry, size int) iter.Seq[[]entry] {
 	n := max(1, (len(entries)+size/2)/size)
 	return slices.Chunk(entries, max(1, (len(entries)+n-1)/n))
@@ -46,8 +46,8 @@ func (w *worker) persist(ctx context.Context, batch []entry) (failed error) {
 	return cmp.Or(failed, ctx.Err())
 }
 
-// bisection writes a batch, and finds the orders of it that fail: a part that fails is split in halves, whose turn comes
-// after the parts that wait already.
+// bisection writes a batch, and finds the orders of it that fail: a part that fails is split in halves, whose turn
+// comes after the parts that wait already.
 type bisection struct {
 	worker *worker
 	parts  [][]entry
@@ -60,11 +60,11 @@ type bisection struct {
 }
 
 const (
-	// After maxRefused failures of a voucher no more of its orders are tried: the database may take none, and those of other
-	// vouchers must not wait until each was tried.
+	// After maxRefused failures of a voucher no more of its orders are tried: the database may take none, and those of
+	// other vouchers must not wait until each was tried.
 	maxRefused = 8
-	// An attempt that fails after outageAfter or more counts as slowFailure. If somebody keeps the voucher's row locked, each
-	// attempt waits for it until the database gives up.
+	// An attempt that fails after outageAfter or more counts as slowFailure. If somebody keeps the voucher's row locked,
+	// each attempt waits for it until the database gives up.
 	slowFailure = maxRefused / 2
 )
 
@@ -116,8 +116,8 @@ func (b *bisection) pause(ctx context.Context) bool {
 	return sleep(ctx, backoff(b.attempts, b.worker.config.MinBackoff, b.worker.config.MaxBackoff))
 }
 
-// countFailure counts a failure of a part that has orders of one voucher, of which e is the first. If it says nothing about
-// the orders, then after maxRefused of them the voucher's retries are paused.
+// countFailure counts a failure of a part that has orders of one voucher, of which e is the first. If it says nothing
+// about the orders, then after maxRefused of them the voucher's retries are paused.
 func (b *bisection) countFailure(ctx context.Context, e entry, took time.Duration, err error) {
 	of := e.stream.voucher
 	if b.failures[of]++; took >= outageAfter {
@@ -204,10 +204,10 @@ func (w *worker) write(ctx context.Context, orders []contract.Accepted) (statuse
 	return statuses, err
 }
 
-// writeAhead writes a batch again with orders of an epoch that the database does not have. If Redis has it, the database
-// is behind: it was restored from older data, or an older copy took over. Redis was right to accept these orders, and the
-// gate will close the voucher above that epoch. But no script has accepted an order of an epoch that is later than its
-// bucket's: somebody else wrote the entry.
+// writeAhead writes a batch again with orders of an epoch that the database does not have. If Redis has it, the
+// database is behind: it was restored from older data, or an older copy took over. Redis was right to accept these
+// orders, and the gate will close the voucher above that epoch. But no script has accepted an order of an epoch that is
+// later than its bucket's: somebody else wrote the entry.
 func (w *worker) writeAhead(ctx context.Context, batch []entry, refused error) ([]order.Status, error) {
 	epochs, err := w.reader.epochs(ctx, streamsOfEntries(batch))
 	if err != nil {
@@ -268,8 +268,8 @@ func (w *worker) acknowledge(ctx context.Context, entries []entry) error {
 	return cmp.Or(errs...)
 }
 
-// split gives up a delivery of several orders, for an order that must be handled alone. All orders are delivered again, one
-// by one; those that are in the database by then only need an acknowledgement.
+// split gives up a delivery of several orders, for an order that must be handled alone. All orders are delivered again,
+// one by one; those that are in the database by then only need an acknowledgement.
 func (w *worker) split(ctx context.Context, e entry) {
 	if e.isSplit() {
 		return

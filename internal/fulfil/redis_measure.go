@@ -46,8 +46,8 @@ func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*str
 	return lengths, oldest, nil
 }
 
-// measureFilled adds to the lengths of streams how many orders their entries have beyond one each, and returns the age of
-// the oldest entry.
+// measureFilled adds to the lengths of streams how many orders their entries have beyond one each, and returns the age
+// of the oldest entry.
 func (r *redisStreams) measureFilled(ctx context.Context, streams []*stream, lengths map[*stream]int64) (oldest time.Duration, failed error) {
 	if len(streams) == 0 {
 		return 0, nil
@@ -79,8 +79,8 @@ func (r *redisStreams) measureFilled(ctx context.Context, streams []*stream, len
 	return oldest, failed
 }
 
-// timeScript reads the clock of the node that has the key of the script. The command TIME
-// has no key, so a cluster client would send it to any node, even to one that hangs.
+// timeScript reads the clock of the node that has the key of the script. The command TIME has no key, so a cluster
+// client would send it to any node, even to one that hangs.
 const timeScript = "return redis.call('TIME')"
 
 func (r *redisStreams) epochs(ctx context.Context, streams []*stream) (map[*stream]int64, error) {

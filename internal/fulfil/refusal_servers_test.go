@@ -16,9 +16,9 @@ import (
 )
 
 // The database refuses all orders, or all of voucher 2, for reasons of its own: until it has said so several times. No
-// order is rejected, and all are confirmed when the database takes orders again. Those of voucher 1 do not wait for those of
-// voucher 2. What the database answers for how long makes no difference in virtual time: TestOutagesComeAndGo and
-// TestFailedReadHoldsUpNoOther.
+// order is rejected, and all are confirmed when the database takes orders again. Those of voucher 1 do not wait for
+// those of voucher 2. What the database answers for how long makes no difference in virtual time: TestOutagesComeAndGo
+// and TestFailedReadHoldsUpNoOther.
 func TestDatabaseRefuses(t *testing.T) {
 	for name, start := range refusing {
 		t.Run(name, func(t *testing.T) {

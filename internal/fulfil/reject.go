@@ -11,8 +11,8 @@ import (
 
 // reject rejects an accepted order: first in the database, which decides, then in Redis.
 //
-// If the database does not record the rejection, the entry is queued, and the order is
-// offered to the database again: the reason may no longer hold by then.
+// If the database does not record the rejection, the entry is queued, and the order is offered to the database again:
+// the reason may no longer hold by then.
 func (w *worker) reject(ctx context.Context, queued retryEntry, reason Reason, cause error) error {
 	e, reserved := queued.entry, true
 	if e.malformed != nil {

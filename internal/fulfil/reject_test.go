@@ -23,8 +23,7 @@ func (s *env) add(values ...any) {
 	s.must(s.client.XAdd(s.t.Context(), &redis.XAddArgs{Stream: s.keys(1).Orders, Values: values}).Err())
 }
 
-// Malformed entries become dead letters, and their reservations are returned once. The other
-// entries are persisted.
+// Malformed entries become dead letters, and their reservations are returned once. The other entries are persisted.
 func malformedEntries(t *testing.T, s *env) {
 	confirmed := s.accept(1, 5)[0]
 	malformed := []contract.Accepted{
@@ -108,8 +107,8 @@ func databaseIsAnEpochBehind(t *testing.T, s *env) {
 	s.wantFinalState(0)
 }
 
-// Redis has accepted more orders than the database has stock for, as after an operator's
-// mistake. The stock is used up, and the other orders are rejected.
+// Redis has accepted more orders than the database has stock for, as after an operator's mistake. The stock is used up,
+// and the other orders are rejected.
 func moreAcceptedThanStock(t *testing.T, s *env) {
 	s.acceptEach(1, 25)
 	s.run(nil)
@@ -138,8 +137,7 @@ func secondOrderOfAUser(t *testing.T, s *env) {
 	}
 }
 
-// The order id belongs to another order. No row can be written for it, so only the reservation
-// is returned.
+// The order id belongs to another order. No row can be written for it, so only the reservation is returned.
 func idOfAnotherOrder(t *testing.T, s *env) {
 	theirs := s.accept(1, 1)[0]
 	s.run(nil)

@@ -60,8 +60,8 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// The log says once a minute which voucher's orders wait, and why, while others are written. In an outage it does not blame
-// a voucher.
+// The log says once a minute which voucher's orders wait, and why, while others are written. In an outage it does not
+// blame a voucher.
 func TestLogNamesTheVoucherThatWaits(t *testing.T) {
 	bubbles(t, map[string]int{"others are written": 10, "an outage": 0}, func(t *testing.T, want int) {
 		m := newFakeStreams(64)
@@ -117,8 +117,8 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// A dead process and this one have many single orders of a voucher, while entries have many orders by default.
-// They are claimed and replayed in batches all the same.
+// A dead process and this one have many single orders of a voucher, while entries have many orders by default. They are
+// claimed and replayed in batches all the same.
 func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 	bubbles(t, map[string]string{"its own": "w-1", "a dead process's": "dead-1"}, func(t *testing.T, consumer string) {
 		m := slowPages{cutStreams{newFakeStreams(1000), func() bool { return false }}, &atomic.Int64{}}

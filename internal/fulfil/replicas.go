@@ -11,10 +11,9 @@ import (
 	"seckill/internal/admission/ledger"
 )
 
-// replicatedStreams hands out only entries that enough replicas have. Otherwise an order could be in the
-// database and not in the replica that is promoted, whose bucket would sell the order's stock again: the
-// processes that could have noticed may be dead, and other orders raise the bucket's seq to what the database
-// knows.
+// replicatedStreams hands out only entries that enough replicas have. Otherwise an order could be in the database and
+// not in the replica that is promoted, whose bucket would sell the order's stock again: the processes that could have
+// noticed may be dead, and other orders raise the bucket's seq to what the database knows.
 type replicatedStreams struct {
 	streamReader
 	ledger *ledger.Ledger
@@ -76,8 +75,8 @@ func (r *replicatedStreams) all(ctx context.Context, entries []entry) ([]entry, 
 // errOtherServer: the server that was asked is not the one that the entries were read from.
 var errOtherServer = errors.New("a replica was promoted that does not have them")
 
-// replicated waits until replicas have the entries, and returns those of the streams of which they have. The
-// others stay pending at the consumer, which reads them again.
+// replicated waits until replicas have the entries, and returns those of the streams of which they have. The others
+// stay pending at the consumer, which reads them again.
 func (r *replicatedStreams) replicated(ctx context.Context, entries []entry) ([]entry, *readError) {
 	parts := byStream(entries)
 	errs := make([]error, len(parts))

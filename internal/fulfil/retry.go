@@ -20,9 +20,9 @@ const (
 // maxRefusals is how many entries that are refused one call of [worker.retry] tries, of all streams together.
 const maxRefusals = 4 * maxRefused
 
-// retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which some
-// are refused, or one fails for a reason that is not the entry's own, is left for a while, and so are all of them in an
-// outage. After maxRefusals or a slow attempt it ends, as new orders wait meanwhile.
+// retry tries the entries that are due, a batch of them at most: new ones must not wait for long. A stream of which
+// some are refused, or one fails for a reason that is not the entry's own, is left for a while, and so are all of them
+// in an outage. After maxRefusals or a slow attempt it ends, as new orders wait meanwhile.
 func (w *worker) retry(ctx context.Context) {
 	w.attempts.settle(ctx)
 	outages := 0 // vouchers that met one, since an entry was written
@@ -108,9 +108,9 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (attemptResult, err
 	return result, w.requeue(ctx, e, time.Since(began), err)
 }
 
-// requeue queues an entry again that failed alone, after an attempt that took a time. It rejects the entry if the failures
-// are now proven to be its own: the database objects to it every time, and takes others that are like it in between. Orders
-// of other vouchers prove nothing: a trigger or a foreign key may refuse one voucher.
+// requeue queues an entry again that failed alone, after an attempt that took a time. It rejects the entry if the
+// failures are now proven to be its own: the database objects to it every time, and takes others that are like it in
+// between. Orders of other vouchers prove nothing: a trigger or a foreign key may refuse one voucher.
 func (w *worker) requeue(ctx context.Context, queued retryEntry, took time.Duration, err error) error {
 	e := queued.entry
 	alike := e.written().Load()

@@ -186,10 +186,10 @@ func (q *retryQueue) forget(s *stream) {
 	delete(q.refusals, s)
 }
 
-// refusesAll returns a function that reports whether the database takes no orders of a stream. That holds until the pause
-// of the stream is over, and then as long as entries are set aside: one of them will show whether the database takes orders
-// again. Meanwhile new entries of the stream stay in Redis, so that the queue does not grow, and no entry of the stream is
-// tried together with others.
+// refusesAll returns a function that reports whether the database takes no orders of a stream. That holds until the
+// pause of the stream is over, and then as long as entries are set aside: one of them will show whether the database
+// takes orders again. Meanwhile new entries of the stream stay in Redis, so that the queue does not grow, and no entry
+// of the stream is tried together with others.
 func (q *retryQueue) refusesAll() func(*stream) bool {
 	refused := map[*stream]bool{}
 	for s, p := range q.pauses {

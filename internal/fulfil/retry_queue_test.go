@@ -49,8 +49,8 @@ func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
 	})
 }
 
-// The database refuses a voucher with many buckets. New orders do not wait until one of each was tried again, nor does an
-// order of another voucher that failed before, and the log says why the database refuses.
+// The database refuses a voucher with many buckets. New orders do not wait until one of each was tried again, nor does
+// an order of another voucher that failed before, and the log says why the database refuses.
 func TestRefusalsOfManyBuckets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const buckets, each, well = 64, 20, 20

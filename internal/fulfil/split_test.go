@@ -42,8 +42,8 @@ func splitVoucher(t *testing.T, s *env) {
 	s.wantFinalState(0)
 }
 
-// A rejected order becomes a dead letter in its own bucket, and its reservation is returned
-// there. The other buckets are not affected.
+// A rejected order becomes a dead letter in its own bucket, and its reservation is returned there. The other buckets
+// are not affected.
 func splitVoucherRejects(t *testing.T, s *env) {
 	refused := s.acceptEach(1, 50)[7]
 	bad := &fakeStore{AdmissionStore: s.db.AdmissionStore()}
@@ -91,8 +91,8 @@ func (s *env) replaceEntry(bucket int, entry func(a contract.Accepted) []any) co
 	return a
 }
 
-// A worker takes one batch from all buckets of a voucher together, not one from each: pending
-// entries are withheld from other workers.
+// A worker takes one batch from all buckets of a voucher together, not one from each: pending entries are withheld from
+// other workers.
 func batchOfManyStreams(t *testing.T, s *env) {
 	const orders, size = 1000, 40
 	s.acceptEach(1, orders)
@@ -113,8 +113,7 @@ func batchOfManyStreams(t *testing.T, s *env) {
 	}
 }
 
-// A restarted Redis does not know the scripts, and a broken stream does not affect the
-// acknowledgement of the others.
+// A restarted Redis does not know the scripts, and a broken stream does not affect the acknowledgement of the others.
 func acknowledgeInSeveralStreams(t *testing.T, s *env) {
 	s.acceptEach(1, 30)
 	in := newRedisStreams(s.client)

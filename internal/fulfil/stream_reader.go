@@ -15,54 +15,53 @@ import (
 
 // streamReader is what the workers need of Redis.
 type streamReader interface {
-	// ensureGroup makes sure that the stream has its consumer group. Its error is
-	// errNoVoucher if Redis does not have the voucher.
+	// ensureGroup makes sure that the stream has its consumer group. Its error is errNoVoucher if Redis does not have the
+	// voucher.
 	ensureGroup(ctx context.Context, s *stream) error
-	// readNew delivers entries to a consumer that were never delivered, up to count of
-	// each stream. It waits up to block for the first one, and not for much longer than until other is closed, because
-	// there are other streams to read. If it returns an error, more entries may have been delivered than it returns. A
-	// [readError] names the streams that failed; the others did not.
+	// readNew delivers entries to a consumer that were never delivered, up to count of each stream. It waits up to block
+	// for the first one, and not for much longer than until other is closed, because there are other streams to read. If
+	// it returns an error, more entries may have been delivered than it returns. A [readError] names the streams that
+	// failed; the others did not.
 	readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{}) ([]entry, error)
 	// readPending delivers the pending entries of a consumer again, from after an id on. With an error it returns none,
 	// and neither do claimIdle and claimFrom.
 	readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error)
-	// claimIdle claims entries that have been pending for idle at any consumer. It starts
-	// at a cursor and returns the next one, "0-0" at the end.
+	// claimIdle claims entries that have been pending for idle at any consumer. It starts at a cursor and returns the next
+	// one, "0-0" at the end.
 	claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) (entries []entry, next string, err error)
 	// claimFrom claims up to count entries that have been pending for idle at one consumer.
 	claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error)
-	// countPending counts the pending entries by stream and consumer. If it returns an
-	// error, some streams are missing from the result.
+	// countPending counts the pending entries by stream and consumer. If it returns an error, some streams are missing
+	// from the result.
 	countPending(ctx context.Context, streams []*stream) (map[*stream]map[string]int64, error)
 
-	// setHeartbeat sets a process's heartbeat key, and reports whether it was there. removeHeartbeat deletes it,
-	// and alive returns the incarnations that the keys have.
+	// setHeartbeat sets a process's heartbeat key, and reports whether it was there. removeHeartbeat deletes it, and alive
+	// returns the incarnations that the keys have.
 	setHeartbeat(ctx context.Context, key, incarnation string, ttl time.Duration) (renewed bool, err error)
 	removeHeartbeat(ctx context.Context, key string) error
 	alive(ctx context.Context, keys []string) (map[string]string, error)
 
-	// acknowledge deletes entries from their streams and announces that their orders are
-	// final. Each part has the entries of one stream, and its own error.
+	// acknowledge deletes entries from their streams and announces that their orders are final. Each part has the entries
+	// of one stream, and its own error.
 	acknowledge(ctx context.Context, parts [][]entry) []error
-	// split replaces the stream's entry of an order by one entry for each of its orders, which are delivered as
-	// new ones.
+	// split replaces the stream's entry of an order by one entry for each of its orders, which are delivered as new ones.
 	split(ctx context.Context, e entry) error
-	// deadLetter moves an entry to the dead letters. With returnStock it also returns the
-	// reservation of e.order. It reports false if another consumer was faster.
+	// deadLetter moves an entry to the dead letters. With returnStock it also returns the reservation of e.order. It
+	// reports false if another consumer was faster.
 	deadLetter(ctx context.Context, e entry, returnStock bool, reason Reason, detail string) (bool, error)
 	// beginAttempt records that a process is about to write an entry alone, and returns the other processes that have
-	// begun that and not ended it. With an error it may be recorded. endAttempt records the end of an attempt, if it
-	// had begun. Both may be repeated.
+	// begun that and not ended it. With an error it may be recorded. endAttempt records the end of an attempt, if it had
+	// begun. Both may be repeated.
 	beginAttempt(ctx context.Context, e entry, process string) (others []string, err error)
 	endAttempt(ctx context.Context, e entry, process string) error
-	// findReservation completes the order of a malformed entry from the voucher's
-	// reservations. It reports whether it found the reservation.
+	// findReservation completes the order of a malformed entry from the voucher's reservations. It reports whether it
+	// found the reservation.
 	findReservation(ctx context.Context, e entry) (contract.Accepted, bool, error)
 
 	// epochs returns the epochs of the streams' buckets; a bucket that Redis does not have is missing.
 	epochs(ctx context.Context, streams []*stream) (map[*stream]int64, error)
-	// backlog returns the lengths of the streams and the age of the oldest entry. If it
-	// returns an error, some streams are missing from the result.
+	// backlog returns the lengths of the streams and the age of the oldest entry. If it returns an error, some streams are
+	// missing from the result.
 	backlog(ctx context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error)
 	// idleConsumers lists the consumers without pending entries that have been idle.
 	idleConsumers(ctx context.Context, s *stream, idle time.Duration) ([]string, error)
@@ -73,8 +72,8 @@ type streamReader interface {
 // redisStreams is the [streamReader] in Redis.
 type redisStreams struct {
 	client redis.UniversalClient
-	// cluster is the client if it is a cluster's, else nil. In a cluster the streams are in
-	// different slots, and no command reads more than one of them.
+	// cluster is the client if it is a cluster's, else nil. In a cluster the streams are in different slots, and no
+	// command reads more than one of them.
 	cluster *redis.ClusterClient
 	breaker circuitBreaker
 	scripts *ledger.Consumers
@@ -90,8 +89,8 @@ func newRedisStreams(client redis.UniversalClient) *redisStreams {
 	}
 }
 
-// errNoVoucher: Redis does not have the voucher. It is not open yet, or Redis was emptied,
-// or the voucher was removed from Redis.
+// errNoVoucher: Redis does not have the voucher. It is not open yet, or Redis was emptied, or the voucher was removed
+// from Redis.
 var errNoVoucher = errors.New("fulfil: Redis does not have the voucher")
 
 func (r *redisStreams) ensureGroup(ctx context.Context, s *stream) error {
@@ -153,8 +152,8 @@ func (e *readError) Error() string { return e.err.Error() }
 // Unwrap returns the cause for [errors.Is].
 func (e *readError) Unwrap() error { return e.err }
 
-// pollStreams reads each stream with a command of its own, in one round trip to each node.
-// It polls, because no command can block on streams in several slots.
+// pollStreams reads each stream with a command of its own, in one round trip to each node. It polls, because no command
+// can block on streams in several slots.
 func (r *redisStreams) pollStreams(
 	ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{},
 ) ([]entry, error) {
@@ -250,8 +249,8 @@ func (r *redisStreams) claimFrom(ctx context.Context, consumer, from string, s *
 	return r.counted(ctx, consumer, parseAll(s, found))
 }
 
-// counted sets the number of deliveries of pending entries of one stream. With an error it returns none of them: an entry
-// that seems to be new would be written together with others although it may be deadly.
+// counted sets the number of deliveries of pending entries of one stream. With an error it returns none of them: an
+// entry that seems to be new would be written together with others although it may be deadly.
 func (r *redisStreams) counted(ctx context.Context, consumer string, entries []entry) ([]entry, error) {
 	if len(entries) == 0 {
 		return nil, nil

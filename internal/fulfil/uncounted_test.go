@@ -116,8 +116,8 @@ func (m mortalStreams) removeHeartbeat(ctx context.Context, key string) error {
 }
 
 // Many processes wait for one voucher's row. Attempts of processes that live last long and say nothing about the entry,
-// however many processes want to try it. Then they are killed at the same moment, which is no proof that the order ended any
-// of them.
+// however many processes want to try it. Then they are killed at the same moment, which is no proof that the order
+// ended any of them.
 func TestProcessesThatAreKilledTogether(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)
@@ -189,8 +189,8 @@ func (m *fakeStreams) start(killed context.Context, name string, store contract.
 	return m.run(killed, mortalStreams{m, killed}, store, func(c *Config) { c.Name = name }, m.stream)
 }
 
-// Processes are killed one after the other, each while it has waited for seconds for one voucher's row, and while others
-// are written. The order is well: it did not end any of them.
+// Processes are killed one after the other, each while it has waited for seconds for one voucher's row, and while
+// others are written. The order is well: it did not end any of them.
 func TestProcessesThatAreKilledWhileTheyWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newFakeStreams(1)

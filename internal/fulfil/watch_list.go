@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// watchList has all streams that may get entries, and says which of them the workers read. It is safe for use by several
-// goroutines.
+// watchList has all streams that may get entries, and says which of them the workers read. It is safe for use by
+// several goroutines.
 //
-// Most vouchers on sale have no buyers at the moment, and their streams are empty. To read them, to count what is pending
-// in them and to measure their lengths costs Redis some commands a second for each, so only the streams that may have
-// entries are watched. The others rest, and cost nothing but a look now and then:
+// Most vouchers on sale have no buyers at the moment, and their streams are empty. To read them, to count what is
+// pending in them and to measure their lengths costs Redis some commands a second for each, so only the streams that
+// may have entries are watched. The others rest, and cost nothing but a look now and then:
 //
 //	a stream is watched            because
 //	at the start                   it has entries

@@ -52,8 +52,8 @@ func idleEnv(t *testing.T, s *env, vouchers int) (f *Fulfiller, count *countComm
 	return f, count
 }
 
-// What vouchers cost that nobody buys is bounded, and does not grow with their number. 13,600 commands a second were sent
-// for 2,000 vouchers when each of them was read.
+// What vouchers cost that nobody buys is bounded, and does not grow with their number. 13,600 commands a second were
+// sent for 2,000 vouchers when each of them was read.
 func TestIdleVouchersCostNoMore(t *testing.T) {
 	t.Parallel()
 	for _, vouchers := range []int{2, 1000, 10_000} {

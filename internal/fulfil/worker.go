@@ -29,8 +29,8 @@ type worker struct {
 	notifier *notifier
 	retries  *retryQueue
 	attempts *attempts
-	// claimer: this worker claims idle entries of other consumers; one worker per process does. nextClaim is when it does so
-	// next.
+	// claimer: this worker claims idle entries of other consumers; one worker per process does. nextClaim is when it does
+	// so next.
 	claimer   bool
 	nextClaim time.Time
 	// streams is the state of each watched stream; known is the list that it was built from, and changed is closed when
@@ -83,8 +83,7 @@ func newWorker(f *Fulfiller, n int) *worker {
 	}
 }
 
-// run reads entries until stop ends. Its work in progress uses the context work, which
-// ends later.
+// run reads entries until stop ends. Its work in progress uses the context work, which ends later.
 func (w *worker) run(stop, work context.Context) {
 	for stop.Err() == nil {
 		w.runOnce(stop, work)
@@ -99,9 +98,9 @@ func (w *worker) run(stop, work context.Context) {
 	}
 }
 
-// runOnce processes retries first, then pending entries, then idle entries of other
-// consumers, then new entries. A stream that fails does not block the others, and neither does a voucher that the
-// database does not take. A node of a cluster that hangs blocks them for [nodeTimeout], once per [openFor].
+// runOnce processes retries first, then pending entries, then idle entries of other consumers, then new entries. A
+// stream that fails does not block the others, and neither does a voucher that the database does not take. A node of a
+// cluster that hangs blocks them for [nodeTimeout], once per [openFor].
 func (w *worker) runOnce(stop, work context.Context) {
 	if _, err := w.config.Generation(); err != nil { // what was read before is tried by others
 		sleep(stop, w.config.Block)
@@ -121,9 +120,8 @@ func (w *worker) runOnce(stop, work context.Context) {
 	w.reportRetryQueue()
 }
 
-// updateStreams adds and removes the streams that the Fulfiller has begun or ceased to
-// watch. A new one is replayed first: with a name that survived a restart, this worker may
-// have pending entries from before.
+// updateStreams adds and removes the streams that the Fulfiller has begun or ceased to watch. A new one is replayed
+// first: with a name that survived a restart, this worker may have pending entries from before.
 func (w *worker) updateStreams() {
 	w.changed = *w.watched.changed.Load() // before the list, so that no other list is missed
 	watched := w.watched.list.Load()
@@ -165,9 +163,8 @@ func (w *worker) processNew(stop, work context.Context) {
 	case replay:
 		block = time.Millisecond
 	}
-	// A read takes up to share entries of each stream. If many streams are active, like
-	// those of a voucher with many buckets, their shares add up to one batch. Taking more
-	// would withhold entries from other processes.
+	// A read takes up to share entries of each stream. If many streams are active, like those of a voucher with many
+	// buckets, their shares add up to one batch. Taking more would withhold entries from other processes.
 	share := w.perEntry.entriesFor(w.config.BatchSize / max(1, w.activeStreams))
 	entries := w.readNew(work, ready, share, block)
 	parts := byStream(entries)
@@ -203,8 +200,8 @@ func (o *ordersPerEntry) add(entries []entry) {
 	}
 }
 
-// readNew reads new entries, up to share of each stream. If that fails, all of these
-// streams are replayed, because entries may have been delivered with the lost reply.
+// readNew reads new entries, up to share of each stream. If that fails, all of these streams are replayed, because
+// entries may have been delivered with the lost reply.
 func (w *worker) readNew(ctx context.Context, streams []*stream, share int, block time.Duration) []entry {
 	entries, err := w.reader.readNew(ctx, w.name, streams, share, block, w.changed)
 	if err != nil {
@@ -221,8 +218,8 @@ func (w *worker) readNew(ctx context.Context, streams []*stream, share int, bloc
 	return entries
 }
 
-// readyStreams lists the streams that new entries are read from. Left out are the streams that are paused after a failure,
-// those with pending entries to replay, and those whose orders the database does not take.
+// readyStreams lists the streams that new entries are read from. Left out are the streams that are paused after a
+// failure, those with pending entries to replay, and those whose orders the database does not take.
 func (w *worker) readyStreams() []*stream {
 	refused := w.retries.refusesAll()
 	return slices.DeleteFunc(w.availableStreams(), func(s *stream) bool { return w.streams[s].replay || refused(s) })
@@ -234,8 +231,7 @@ func (w *worker) availableStreams() []*stream {
 	return slices.DeleteFunc(slices.Clone(*w.known), func(s *stream) bool { return w.streams[s].retryAt.After(now) })
 }
 
-// streamsFailed pauses streams after a failure. After the pause all pending entries of the
-// worker are replayed.
+// streamsFailed pauses streams after a failure. After the pause all pending entries of the worker are replayed.
 func (w *worker) streamsFailed(ctx context.Context, err error, streams ...*stream) {
 	for n, s := range streams {
 		state := w.streams[s]
@@ -330,8 +326,8 @@ func (w *worker) reportRetryQueue() {
 	}
 }
 
-// backoff returns the pause after the nth failure. It doubles each time up to longest,
-// less a random part of up to one half.
+// backoff returns the pause after the nth failure. It doubles each time up to longest, less a random part of up to one
+// half.
 func backoff(n int, first, longest time.Duration) time.Duration {
 	d := min(first<<min(n-1, 20), longest)
 	return d - mathrand.N(d/2+1)
