@@ -1,7 +1,6 @@
 package fulfil
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,44 +24,28 @@ var errRefused = fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrRefused)
 // errVoucherMissing is the error of a database that does not have the voucher.
 var errVoucherMissing = fmt.Errorf("%w: %w", order.ErrUnavailable, order.ErrVoucherMissing)
 
-// after sleeps for d and returns the number of persisted orders and the reasons of the rejected ones.
-func (m *fakeStreams) after(d time.Duration) (persisted int, rejected map[int64]Reason) {
-	simulate.Sleep(d)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.persisted), maps.Clone(m.rejected)
-}
-
-// wantAfter fails unless, after d, so many orders are persisted, and none is rejected.
-func (m *fakeStreams) wantAfter(t *testing.T, d time.Duration, want int) {
-	t.Helper()
-	if persisted, rejected := m.after(d); persisted != want || len(rejected) != 0 {
-		t.Errorf("%d persisted, want %d; rejected %v", persisted, want, rejected)
-	}
-}
-
-func (m *fakeStreams) wantNoneRejected(t *testing.T, d time.Duration) {
-	t.Helper()
-	if _, rejected := m.after(d); len(rejected) != 0 {
-		t.Errorf("rejected %v", rejected)
-	}
-}
-
-// wantNoAttempts fails unless all attempts have ended.
-func (m *fakeStreams) wantNoAttempts(t *testing.T) {
-	t.Helper()
-	for id, unfinished := range m.attempts {
-		if len(unfinished) != 0 {
-			t.Errorf("entry %s has unfinished attempts of %v", id, unfinished)
-		}
-	}
-}
-
-// flow accepts an order every so often, for d.
-func (m *fakeStreams) flow(every, d time.Duration) {
-	for began := time.Now(); time.Since(began) < d; simulate.Sleep(every) {
-		m.set(m.accept)
-	}
+// The database is unavailable for long. It is tried again every one to two seconds, and no order is rejected.
+func TestLongOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := newFakeStreams(30)
+		m.dbErr = order.ErrUnavailable
+		m.work(t, nil, func() {
+			const long = 10 * time.Minute
+			simulate.Sleep(long)
+			m.set(func() { m.dbErr = nil })
+			back := time.Now()
+			m.wantAfter(t, 10*time.Second, 30)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			first := slices.MinFunc(slices.Collect(maps.Values(m.persisted)), time.Time.Compare)
+			if took := first.Sub(back); took > 2*time.Second {
+				t.Errorf("noticed after %v that the database is back", took)
+			}
+			if n, seconds := len(m.offered), int(long.Seconds()); n < seconds/2 || n > seconds+100 {
+				t.Errorf("asked %d times in %v", n, long)
+			}
+		})
+	})
 }
 
 // Orders that fail do not block the others. One whose own fault the database names is rejected at once. The others are
@@ -241,75 +224,6 @@ func TestRejectionIsRetried(t *testing.T) {
 			m.wantNoneRejected(t, 10*time.Minute)
 			m.set(func() { m.dbErr, m.refuse = nil, nil })
 			m.wantAfter(t, 10*time.Second, 20)
-		})
-	})
-}
-
-// The attempts of an entry that was delivered often are counted while others are written, and uncounted when they end.
-// In an outage they are not counted at all.
-func TestOnlyCrashingAttemptsCount(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		m := newFakeStreams(10)
-		m.dbErr = order.ErrUnavailable
-		for _, h := range m.entries {
-			h.consumer, h.deliveries = "gone-1", 100
-		}
-		m.work(t, nil, func() {
-			m.flow(10*time.Second, 10*time.Minute)
-			m.set(func() {
-				if len(m.attempts) != 0 {
-					t.Errorf("attempts were counted in an outage: %v", m.attempts)
-				}
-				m.dbErr = nil
-			})
-			m.wantAfter(t, 10*time.Second, 70)
-			m.wantNoAttempts(t)
-		})
-	})
-}
-
-// slowStore takes a while for order 1, and then does not say what became of it, as if its voucher's row were locked.
-type slowStore struct {
-	fakeAdmissionStore
-	lasts time.Duration
-}
-
-func (s slowStore) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
-	if slices.ContainsFunc(batch, func(a contract.Accepted) bool { return a.OrderID == 1 }) {
-		if !sleep(ctx, s.lasts) {
-			return nil, ctx.Err()
-		}
-		return nil, order.ErrUnavailable
-	}
-	return s.fakeAdmissionStore.Persist(ctx, batch)
-}
-
-// Redis records the attempts and its replies are lost, for several processes after each other. The database was not
-// asked, so that is no reason to reject an order.
-func TestLostRepliesAreNoAttempts(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		m := newFakeStreams(1)
-		suspicious := m.entries[0]
-		suspicious.consumer, suspicious.deliveries, m.repliesLost = "gone-1", 100, true
-		m.refuseFirst(order.ErrUnavailable) // before the first write nothing is counted, and the database is asked
-		for range 10 {                      // processes
-			m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
-				m.flow(100*time.Millisecond, 30*time.Second)
-				if _, rejected := m.after(0); suspicious.acknowledged || len(rejected) != 0 {
-					t.Errorf("written %v, rejected %v", suspicious.acknowledged, rejected)
-				}
-			})
-			if m.wantNoAttempts(t); m.begun == 0 {
-				t.Error("no attempt was begun")
-			}
-			m.begun = 0
-		}
-		m.repliesLost, m.refuse = false, nil
-		m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
-			m.flow(time.Second, 10*time.Second)
-			if _, rejected := m.after(10 * time.Second); !suspicious.acknowledged || len(rejected) != 0 {
-				t.Errorf("written %v, rejected %v", suspicious.acknowledged, rejected)
-			}
 		})
 	})
 }

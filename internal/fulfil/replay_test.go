@@ -2,33 +2,20 @@ package fulfil
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
-
-// firstFails is the database while it takes no orders of the first voucher.
-type firstFails struct {
-	fakeAdmissionStore
-	err error
-}
-
-func (s firstFails) Persist(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {
-	for _, a := range batch {
-		if a.VoucherID == s.stream.voucher {
-			return nil, s.err
-		}
-	}
-	return s.fakeAdmissionStore.Persist(ctx, batch)
-}
 
 // A worker begins, so that it replays all streams, and the first orders that it gets are of a voucher whose row somebody
 // has locked. Those of another voucher do not wait for them, whether they are new or were in the worker's hands before.
@@ -50,7 +37,8 @@ func TestReplayHoldsUpNoOther(t *testing.T) {
 						for _, h := range m.of(m.second) {
 							h.consumer = holder
 						}
-						defer m.run(t.Context(), m, firstFails{storeOf(m), err}, nil, m.stream, m.second)()
+						m.refuseFirstVoucher(err)
+						defer m.run(t.Context(), m, storeOf(m), nil, m.stream, m.second)()
 						fail.Unequal(t, m.othersAfter(20*time.Second), well, "of %d orders of the other voucher are written", well)
 						m.wantNoneRejected(t, time.Minute)
 					})
@@ -67,7 +55,8 @@ func TestLogNamesTheVoucherThatWaits(t *testing.T) {
 		m := newFakeStreams(64)
 		var log strings.Builder
 		logs := func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
-		end := m.run(t.Context(), m, firstFails{storeOf(m), order.ErrUnavailable}, logs, m.second, m.stream)
+		m.refuseFirstVoucher(order.ErrUnavailable)
+		end := m.run(t.Context(), m, storeOf(m), logs, m.second, m.stream)
 		for range 600 {
 			if simulate.Sleep(time.Second); want > 0 {
 				m.set(m.acceptOther)
@@ -101,7 +90,8 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 		for _, h := range m.entries {
 			h.consumer = "w-1"
 		}
-		defer m.run(t.Context(), m, firstFails{storeOf(m.fakeStreams), errRefused}, func(c *Config) { c.BatchSize = 75 }, m.stream, m.second)()
+		m.refuseFirstVoucher(errRefused)
+		defer m.run(t.Context(), m, storeOf(m.fakeStreams), func(c *Config) { c.BatchSize = 75 }, m.stream, m.second)()
 		simulate.Sleep(3 * time.Minute) // all are in the retry queue
 		before := m.pages.Load()
 		cut.Store(true)
@@ -133,5 +123,85 @@ func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 				t.Errorf("1000 orders took %d transactions", n)
 			}
 		})
+	})
+}
+
+// errCut is the error of a read that fails partly.
+var errCut = errors.New("the connection was cut")
+
+// cutStreams lose replies: the entries are delivered, and the worker learns of none.
+type cutStreams struct {
+	*fakeStreams
+	cut func() bool
+}
+
+func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{}) ([]entry, error) {
+	found, err := m.fakeStreams.readNew(ctx, consumer, streams, count, block, other)
+	if m.cut() {
+		return nil, errCut
+	}
+	return found, err
+}
+
+// While the database does not take one voucher's orders, reads fail after they delivered another voucher's. These are
+// replayed and written all the same, whether or not the worker had orders of that voucher in its hands before.
+func TestFailedReadHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		err     error
+		failing int
+	}{{order.ErrUnavailable, 3}, {order.ErrUnavailable, 64}, {order.ErrUnavailable, 600}, {errRefused, 3}, {errRefused, 600}} {
+		for _, before := range []int{0, 1} {
+			t.Run(fmt.Sprintf("%d orders fail, %d others before: %v", tc.failing, before, tc.err), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var cut atomic.Bool
+					m := cutStreams{newFakeStreams(tc.failing), cut.Load}
+					for range before {
+						m.acceptOther()
+					}
+					m.refuseFirstVoucher(tc.err)
+					// Those of the second voucher are written first, so that nothing is written once an order failed.
+					defer m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.second, m.stream)()
+					if n := m.othersAfter(5 * time.Second); n != before { // by now the first voucher's orders are in hand
+						t.Fatalf("%d of %d orders of the other voucher are written", n, before)
+					}
+					cut.Store(true)
+					const more = 300
+					m.set(func() {
+						for range more {
+							m.acceptOther()
+						}
+					})
+					simulate.Sleep(5 * time.Second)
+					cut.Store(false)
+					fail.Unequal(t, m.othersAfter(20*time.Second), before+more, "of %d orders of the other voucher are written", before+more)
+					m.wantNoneRejected(t, time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// While the database is down and reads of new orders fail, no order is in a batch twice.
+func TestNoOrderIsTwiceInABatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		reads := 0
+		m := cutStreams{newFakeStreams(20), func() bool { reads++; return reads%3 == 0 }}
+		m.dbErr = order.ErrUnavailable
+		end := m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.stream, m.second)
+		for range 600 {
+			simulate.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
+			m.set(func() {
+				if len(m.entries) < 40 {
+					m.acceptOther()
+				}
+			})
+		}
+		m.set(func() { m.dbErr = nil })
+		m.wantAfter(t, time.Minute, 40)
+		end()
+		if m.twice > 0 || slices.Max(m.offered) == 1 {
+			t.Errorf("%d orders were in a batch twice; batches of up to %d", m.twice, slices.Max(m.offered))
+		}
 	})
 }

@@ -1,173 +1,130 @@
 package fulfil
 
 import (
-	"context"
-	"errors"
-	"log/slog"
-	"strings"
-	"sync/atomic"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"seckill/internal/admission/contract"
-	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
-// Entries of one stream that fail, for whatever reason, do not keep those of another stream from being tried again,
-// however many they are. In the long run some of them are tried every 2 s, and no more.
-func TestRetriesOfOneStreamHoldUpNoOther(t *testing.T) {
-	bubbles(t, map[string]error{"refused": errRefused, "misfit": errors.New("the row does not fit"), "unavailable": order.ErrUnavailable}, func(t *testing.T, why error) {
-		const failing, well = 600, 20
-		m := newFakeStreams(failing + well)
-		m.refuse = func(a contract.Accepted) error {
-			if a.OrderID > well {
-				return why
-			}
-			return nil
-		}
-		w, other := newWorker(process(m, storeOf(m), nil), 0), newStream("", 2, 0)
-		for n, h := range m.entries {
-			e := h.entry
-			if n < well {
-				e.stream = other
-			}
-			w.retries.add(retryEntry{entry: e, setAside: n%2 == 0}, 0)
-		}
-		for began := time.Now(); time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
-			w.retry(t.Context())
-		}
-		m.wantAfter(t, 0, well)
-		if tries := len(m.offered); tries > 400 {
-			t.Errorf("tried %d times in a minute", tries)
-		}
-		m.set(func() { m.refuse = nil })
-		for began := time.Now(); len(w.retries.entries) > 0 && time.Since(began) < time.Minute; simulate.Sleep(w.config.MinBackoff) {
-			w.retry(t.Context())
-		}
-		m.wantAfter(t, 0, failing+well)
-	})
-}
-
-// The database refuses a voucher with many buckets. New orders do not wait until one of each was tried again, nor does
-// an order of another voucher that failed before, and the log says why the database refuses.
-func TestRefusalsOfManyBuckets(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const buckets, each, well = 64, 20, 20
-		m := newFakeStreams(buckets*each + well)
-		m.refuse = func(a contract.Accepted) error {
-			if a.OrderID > well {
-				return errRefused
-			}
-			return nil
-		}
-		var log strings.Builder
-		f := process(m, storeOf(m), func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		w, other := newWorker(f, 0), newStream("", 2, 0)
-		var refused []*stream
-		for bucket := range buckets {
-			refused = append(refused, newStream("", 1, bucket))
-		}
-		for n, h := range m.entries {
-			e := retryEntry{entry: h.entry, setAside: true}
-			if e.entry.stream = refused[n%buckets]; n < well {
-				e.entry.stream, e.setAside, e.failures = other, false, 1
-			}
-			w.retries.add(e, 0)
-		}
-		for began := time.Now(); time.Since(began) < 10*time.Second; simulate.Sleep(10 * time.Millisecond) {
-			before := len(m.offered)
-			w.retry(t.Context())
-			if tries := len(m.offered) - before; tries > 32+well {
-				t.Fatalf("%d orders were tried in a row", tries)
-			}
-		}
-		m.wantAfter(t, 0, well)
-		if n := strings.Count(log.String(), "the database refuses an order"); n != buckets || !strings.Contains(log.String(), errRefused.Error()) {
-			t.Errorf("%d lines say that the database refuses a bucket's orders, want %d", n, buckets)
-		}
-	})
-}
-
-// The database refuses most orders of a voucher. The others wait until each was tried, and not for those that are tried
-// again.
-func TestGoodOrdersAmongRefusedOnes(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		const orders, oneIn = 500, 20
-		m := newFakeStreams(orders)
-		m.refuse = func(a contract.Accepted) error {
-			if a.OrderID%oneIn != 0 {
-				return errRefused
-			}
-			return nil
-		}
-		m.work(t, nil, func() {
-			m.wantAfter(t, 5*time.Minute, orders/oneIn)
-		})
-	})
-}
-
-// hangingStreams is a Redis that hangs.
-type hangingStreams struct {
-	*fakeStreams
-	hangs atomic.Bool
-}
-
-// pass waits in vain while Redis hangs.
-func (m *hangingStreams) pass(ctx context.Context) error {
-	if !m.hangs.Load() {
-		return nil
+// queueOf returns a queue with entries, by number, of a stream.
+func queueOf(s *stream, entries ...retryEntry) *retryQueue {
+	q := newRetryQueue(&Config{BatchSize: 3, MinBackoff: 50 * time.Millisecond, MaxBackoff: 2 * time.Second})
+	for n, e := range entries {
+		e.entry = entry{stream: s, id: fmt.Sprint(n), order: contract.Accepted{OrderID: int64(n)}}
+		q.add(e, 0)
 	}
-	sleep(ctx, nodeTimeout)
-	return errRedisDown
+	return q
 }
 
-func (m *hangingStreams) beginAttempt(ctx context.Context, e entry, process string) ([]string, error) {
-	others, err := m.fakeStreams.beginAttempt(ctx, e, process) // Redis gets the command and does not answer
-	return others, errors.Join(err, m.pass(ctx))
-}
-
-func (m *hangingStreams) endAttempt(ctx context.Context, e entry, process string) error {
-	if err := m.pass(ctx); err != nil {
-		return err
+// ids lists which entries a queue would have tried now.
+func (q *retryQueue) ids() (ids []string) {
+	q.nextLook = time.Time{}
+	for _, key := range q.due() {
+		ids = append(ids, key.id)
 	}
-	return m.fakeStreams.endAttempt(ctx, e, process)
+	slices.Sort(ids)
+	return ids
 }
 
-// Redis hangs while many entries are to be tried alone. A round of the worker takes a few timeouts and not one for each
-// of them, and the worker ends as soon as it is told to give up.
-func TestAttemptsWhileRedisHangs(t *testing.T) {
+func wantIDs(t *testing.T, q *retryQueue, what string, want ...string) {
+	t.Helper()
+	if got := q.ids(); !slices.Equal(got, want) {
+		t.Errorf("%s: %v are due, want %v", what, got, want)
+	}
+}
+
+// An entry is due after its delay, once, and those that have failed the fewest times have their turn first.
+func TestRetryQueueTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		const entries = 200
-		m := &hangingStreams{fakeStreams: newFakeStreams(entries)}
-		m.hangs.Store(true)
-		w := newWorker(process(m, storeOf(m.fakeStreams), nil), 0)
-		for _, h := range m.entries {
-			e := h.entry
-			e.deliveries = 100
-			w.retries.add(retryEntry{entry: e}, 0)
+		s := newStream("", 1, 0)
+		q := queueOf(s, retryEntry{failures: 9}, retryEntry{failures: 2}, retryEntry{}, retryEntry{failures: 1})
+		wantIDs(t, q, "a batch of three", "1", "2", "3")
+		e, taken := q.take(entryID{s, "2"})
+		if _, again := q.take(entryID{s, "2"}); !taken || again || q.has(e.entry) || q.count(s) != 3 {
+			t.Errorf("taken %t, and again %t; %d are left", taken, again, q.count(s))
 		}
-		for range 10 {
-			w.health.wrote(t.Context(), w.health.begin(), nil) // suspicious, since others are written
-			begun := time.Now()
-			w.retry(t.Context())
-			if took := time.Since(begun); took > 4*nodeTimeout {
-				t.Errorf("a round took %v", took)
+		q.add(e, time.Second)
+		q.add(retryEntry{entry: e.entry}, 0) // delivered again: what is known of it stays
+		if _, early := q.take(entryID{s, "2"}); early {
+			t.Error("taken before it is due")
+		}
+		wantIDs(t, q, "one is not due", "0", "1", "3")
+		simulate.Sleep(time.Second)
+		wantIDs(t, q, "all are due", "1", "2", "3")
+		if q.nextLook = time.Now().Add(time.Millisecond); q.due() != nil {
+			t.Error("the queue is looked through twice within MinBackoff")
+		}
+	})
+}
+
+// The pauses of a stream grow up to MaxBackoff, are not shorter than the attempt, and end when an order is written. A pause
+// of all streams concerns every entry.
+func TestRetryQueuePauses(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, other := newStream("", 1, 0), newStream("", 2, 0)
+		q := queueOf(s, retryEntry{})
+		q.add(retryEntry{entry: entry{stream: other, id: "other"}}, 0)
+		lasts := func(begin func()) time.Duration {
+			began := time.Now()
+			for begin(); q.paused(s) || time.Now().Before(q.outage.until); {
+				simulate.Sleep(time.Millisecond)
 			}
-			simulate.Sleep(time.Second)
+			return time.Since(began)
 		}
-		ctx, giveUp := context.WithCancel(t.Context())
-		time.AfterFunc(nodeTimeout/2, giveUp)
-		begun := time.Now()
-		w.retry(ctx)
-		if took := time.Since(begun); took > 2*nodeTimeout {
-			t.Errorf("the worker ended %v later", took)
+		for n, most := range []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond} {
+			if took := lasts(func() { q.pause(s, 0); wantIDs(t, q, "a stream pauses", "other") }); took > most || took < most/2-time.Millisecond {
+				t.Errorf("pause %d lasts for %v, want %v less some", n+1, took, most)
+			}
 		}
-		if m.begun == 0 || len(w.attempts.unsettled) == 0 {
-			t.Errorf("%d attempts were begun, %d of them may not have ended", m.begun, len(w.attempts.unsettled))
+		fail.Unequal(t, lasts(func() { q.pause(s, 10*time.Second) }), 10*time.Second, "after an attempt of 10 s the pause lasts for")
+		q.written(s)
+		if took := lasts(func() { q.pause(s, 0) }); took > 50*time.Millisecond {
+			t.Errorf("after a success the first pause lasts for %v", took)
 		}
-		m.hangs.Store(false)
-		w.attempts.settle(t.Context())
-		m.wantNoAttempts(t)
+		lasts(func() { q.pauseAll(0); wantIDs(t, q, "all streams pause") })
+		q.pauseAll(time.Hour)
+		q.resume(other)
+		wantIDs(t, q, "an order of any stream was written", "0", "other")
+		for n := range 2 * maxRefused {
+			if q.refused(s); q.paused(s) != (n >= maxRefused-1) {
+				t.Errorf("after %d refusals in a row: paused %t", n+1, q.paused(s))
+			}
+		}
+	})
+}
+
+// A voucher whose orders are refused gets no new ones until its pause is over and no entry is set aside untried.
+func TestRetryQueueRefusesAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, bucket, other := newStream("", 1, 0), newStream("", 1, 1), newStream("", 2, 0)
+		q := queueOf(s, retryEntry{setAside: true}, retryEntry{setAside: true, failures: 1}, retryEntry{}, retryEntry{setAside: true})
+		want := func(what string, first, second bool) {
+			t.Helper()
+			if refuses := q.refusesAll(); refuses(s) != first || refuses(bucket) != second || refuses(other) {
+				t.Errorf("%s: %t, %t, and another voucher %t", what, refuses(s), refuses(bucket), refuses(other))
+			}
+		}
+		q.pauseVoucher([]*stream{s, bucket, other}, time.Second, false)
+		want("a pause alone", false, false)
+		q.pauseVoucher([]*stream{s, bucket}, time.Second, true)
+		q.pauseVoucher([]*stream{s, bucket}, time.Second, false)
+		want("the voucher is refused", true, true)
+		simulate.Sleep(2 * time.Second)
+		want("the pause is over, and entries are set aside", true, false)
+		untried := q.takeUntried(s)
+		if len(untried) != 2 || untried[0].id != "0" || untried[1].id != "3" || q.count(s) != 2 {
+			t.Errorf("untried: %v; %d are left", untried, q.count(s))
+		}
+		want("none is set aside", false, false)
+		q.pause(s, time.Second)
+		want("a further pause", true, false)
+		q.forget(s)
+		want("no longer watched", false, false)
+		fail.Unequal(t, q.count(s), 2, "entries of a stream that is no longer watched")
 	})
 }
