@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,41 +84,14 @@ func TestLostRepliesAreNoAttempts(t *testing.T) {
 	})
 }
 
-// hangingStreams is a Redis that hangs.
-type hangingStreams struct {
-	*fakeStreams
-	hangs atomic.Bool
-}
-
-// pass waits in vain while Redis hangs.
-func (m *hangingStreams) pass(ctx context.Context) error {
-	if !m.hangs.Load() {
-		return nil
-	}
-	sleep(ctx, nodeTimeout)
-	return errRedisDown
-}
-
-func (m *hangingStreams) beginAttempt(ctx context.Context, e entry, process string) ([]string, error) {
-	others, err := m.fakeStreams.beginAttempt(ctx, e, process) // Redis gets the command and does not answer
-	return others, errors.Join(err, m.pass(ctx))
-}
-
-func (m *hangingStreams) endAttempt(ctx context.Context, e entry, process string) error {
-	if err := m.pass(ctx); err != nil {
-		return err
-	}
-	return m.fakeStreams.endAttempt(ctx, e, process)
-}
-
 // Redis hangs while many entries are to be tried alone. A round of the worker takes a few timeouts and not one for each
 // of them, and the worker ends as soon as it is told to give up.
 func TestAttemptsWhileRedisHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const entries = 200
-		m := &hangingStreams{fakeStreams: newFakeStreams(entries)}
-		m.hangs.Store(true)
-		w := newWorker(process(m, storeOf(m.fakeStreams), nil), 0)
+		m := newFakeStreams(entries)
+		m.hangs = true
+		w := newWorker(process(m, storeOf(m), nil), 0)
 		for _, h := range m.entries {
 			e := h.entry
 			e.deliveries = 100
@@ -144,7 +116,7 @@ func TestAttemptsWhileRedisHangs(t *testing.T) {
 		if m.begun == 0 || len(w.attempts.unsettled) == 0 {
 			t.Errorf("%d attempts were begun, %d of them may not have ended", m.begun, len(w.attempts.unsettled))
 		}
-		m.hangs.Store(false)
+		m.hangs = false
 		w.attempts.settle(t.Context())
 		m.wantNoAttempts(t)
 	})

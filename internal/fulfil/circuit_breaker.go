@@ -101,6 +101,24 @@ func (r *redisStreams) do(ctx context.Context, s *stream, what string, fn func(c
 	return nil
 }
 
+// eachStream sends a command for each stream, in one pipeline to each node, and returns the replies and their errors.
+func eachStream[C redis.Cmder](
+	ctx context.Context, r *redisStreams, streams []*stream, add func(ctx context.Context, pipe redis.Pipeliner, s *stream) C,
+) (replies []C, errs []error) {
+	replies = make([]C, len(streams))
+	errs = r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
+		for _, i := range part {
+			replies[i] = add(ctx, pipe, streams[i])
+		}
+	})
+	for i := range errs {
+		if errs[i] == nil {
+			errs[i] = replies[i].Err()
+		}
+	}
+	return replies, errs
+}
+
 // eachNode sends one pipeline to each node concurrently, through the circuit breaker. fill adds the commands for those
 // streams (by index) that are on the node. The result has an error for each stream whose node was not called; other
 // errors are in the commands.

@@ -106,6 +106,7 @@ func (c Config) withDefaults() Config {
 		}
 		c.Name = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), randomName())
 	}
+	c.Observer = c.Observer.withDefaults()
 	c.Workers = cmp.Or(c.Workers, 1)
 	c.BatchSize = cmp.Or(c.BatchSize, 250)
 	c.Linger = cmp.Or(c.Linger, 5*time.Millisecond)

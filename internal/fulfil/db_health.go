@@ -76,7 +76,7 @@ func (h *dbHealth) wrote(ctx context.Context, began time.Time, err error) {
 		h.reported = true
 		h.config.warn(ctx, "the database takes no orders, retrying", err)
 	}
-	h.config.Observer.outage(h.failingSince, err)
+	h.config.Observer.Outage(h.failingSince, err)
 }
 
 // rejected records that an attempt to reject an order has ended with err. A success ends an outage, and does not count
@@ -97,7 +97,7 @@ func (h *dbHealth) answered(ctx context.Context) {
 	h.lastAnswer = time.Now()
 	if reported {
 		h.config.Log.LogAttrs(ctx, slog.LevelInfo, "fulfil: the database takes orders again", slog.Duration("after", outage))
-		h.config.Observer.outage(time.Time{}, nil)
+		h.config.Observer.Outage(time.Time{}, nil)
 	}
 }
 

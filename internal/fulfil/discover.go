@@ -2,6 +2,7 @@ package fulfil
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,7 +72,7 @@ func (d *discovery) discover(ctx context.Context, full bool) {
 	if err != nil {
 		d.config.warn(ctx, "cannot read the lengths of the streams", err)
 	} else {
-		d.config.Observer.backlog(sum(lengths), oldest)
+		d.config.Observer.Backlog(sum(lengths), oldest)
 	}
 	failed := d.streams.watchFilled(ctx, lengths)
 	if failed != nil {
@@ -156,23 +157,19 @@ func (d *discovery) endedWithEntries(ctx context.Context) (ended []contract.Admi
 		if err != nil {
 			return ended, err
 		}
-		var streams []*stream
+		var all []*stream
+		of := map[int64][]*stream{}
 		for _, v := range vouchers {
-			after = v.VoucherID
-			streams = append(streams, streamsOf(d.config.Prefix, v)...)
+			after, of[v.VoucherID] = v.VoucherID, streamsOf(d.config.Prefix, v)
+			all = append(all, of[v.VoucherID]...)
 		}
-		lengths, _, err := d.reader.backlog(ctx, streams)
+		lengths, _, err := d.reader.backlog(ctx, all)
 		if err != nil {
 			d.config.warn(ctx, "cannot read the lengths of the streams of vouchers whose sale has ended", err)
 		}
-		mayHaveEntries := make(map[int64]bool)
-		for _, s := range streams {
-			if n, counted := lengths[s]; n > 0 || !counted {
-				mayHaveEntries[s.voucher] = true
-			}
-		}
+		mayHaveEntries := func(s *stream) bool { n, counted := lengths[s]; return n > 0 || !counted }
 		for _, v := range vouchers {
-			if mayHaveEntries[v.VoucherID] {
+			if slices.ContainsFunc(of[v.VoucherID], mayHaveEntries) {
 				ended = append(ended, v)
 			}
 		}

@@ -10,31 +10,6 @@ import (
 	"seckill/internal/admission/contract"
 )
 
-// nodeAway are streams of which those of one voucher are on a node that does not answer.
-type nodeAway struct {
-	*fakeStreams
-	voucher int64
-}
-
-func (m *nodeAway) ensureGroup(_ context.Context, s *stream) error {
-	if s.voucher == m.voucher {
-		return errRedisDown
-	}
-	return nil
-}
-
-func (m *nodeAway) backlog(_ context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error) {
-	lengths = map[*stream]int64{}
-	for _, s := range streams {
-		if s.voucher == m.voucher {
-			err = errRedisDown
-		} else {
-			lengths[s] = 0
-		}
-	}
-	return lengths, 0, err
-}
-
 // listed is a database with a voucher on sale and two whose sale has ended.
 type listed struct{ fakeAdmissionStore }
 
@@ -49,8 +24,8 @@ func TestStartWhileANodeIsAway(t *testing.T) {
 	t.Parallel()
 	for _, away := range []int64{1, 2} { // on sale, and ended
 		m := newFakeStreams(0)
-		node := &nodeAway{m, away}
-		f := newFulfiller(Config{Store: listed{storeOf(m)}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), node)
+		m.away = away
+		f := newFulfiller(Config{Store: listed{storeOf(m)}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
 		if _, complete := f.Watched(); complete {
 			t.Error("complete before the start")
 		}
@@ -62,7 +37,7 @@ func TestStartWhileANodeIsAway(t *testing.T) {
 				t.Errorf("voucher %d is on the node: watched %+v, complete %t", away, vouchers, complete)
 			}
 		}
-		node.voucher = 0 // the node is back
+		m.away = 0 // the node is back
 		f.discovery.discover(t.Context(), true)
 		if vouchers, complete := f.Watched(); !complete || !f.discovery.complete.Load() {
 			t.Errorf("the node is back: watched %+v, complete %t", vouchers, complete)

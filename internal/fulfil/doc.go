@@ -36,45 +36,38 @@
 //
 // An order is rejected only if the failure is proven to be its own. Every other failure is an outage, however long it lasts.
 //
-//	failure                                reaction
-//	the database does not answer, or       set the orders aside, read no new ones, and try one for
-//	refuses everything (disk full,         ever, with growing pauses. Once it is written, write the
-//	password changed)                      others in batches
-//	a batch fails                          split it by voucher, then in halves down to the order
-//	                                       that fails; write the others
-//	one of the several orders of an entry  replace the entry by one entry for each order; only these
-//	fails, or the entry was delivered      are retried, counted or rejected
+//	failure                                     reaction
+//	the database does not answer, or refuses    set the orders aside, read no new ones, and try one for ever, with
+//	everything (disk full, password changed)    growing pauses. Once it is written, write the others in batches
+//	a batch fails                               split it by voucher, then in halves down to the order that fails; write
+//	                                            the others
+//	one of the several orders of an entry       replace the entry by one entry for each order; only these are retried,
+//	fails, or the entry was delivered           counted or rejected
 //	suspiciously often
-//	the database names the order's own     reject it
-//	fault (already ordered, sold out,
-//	...)
-//	the database objects to an order in    queue it for a retry. A failure counts if another order of
-//	another way, or writing it panics      the same voucher and bucket was written since the previous
-//	                                       one. Reject it after MaxFailures counted failures. Without
-//	                                       such orders it waits: the database may refuse all of them
-//	several attempts at one voucher's      try no more of its orders, set the rest aside, and try
-//	orders fail in a row, or two that      some every 2 s, those first that have failed the fewest
-//	wait for its row to be unlocked        times. Once one is written, write the others in batches.
-//	                                       Unless the database objects to the orders, read no new
-//	                                       ones of the voucher meanwhile
-//	an entry fails, and the error says     queue it for a retry, however often others are written
-//	nothing about it
-//	a rejection cannot be recorded         offer the order to the database again later
-//	an entry crashes the process, again    Redis counts deliveries. After MaxDeliveries try the
-//	and again                              entry alone. If others were written just before, record
-//	                                       in Redis when this process begins the attempt and when
-//	                                       it ends it. Reject the entry once MaxAttempts processes
-//	                                       have begun one and are dead, by their heartbeats: it
-//	                                       crashed them
-//	a failover promotes a replica that     twice a second, count what is pending under the workers'
-//	lacks the latest acknowledgements;     names. A worker that knows of fewer entries replays all
-//	no call fails                          of them
-//	a process dies                         its heartbeat key expires after 1.5 s, and others claim
-//	                                       its entries at once. If it was only slow, both write the
-//	                                       same rows
-//	a node of a Redis cluster hangs        a call times out after half a second, then the node is
-//	                                       not called for two seconds. The streams on other nodes
-//	                                       are not affected
+//	the database names the order's own fault    reject it
+//	(already ordered, sold out, ...)
+//	the database objects to an order in         queue it for a retry. A failure counts if another order of the same
+//	another way, or writing it panics           voucher and bucket was written since the previous one. Reject it after
+//	                                            MaxFailures counted failures. Without such orders it waits: the database
+//	                                            may refuse all of them
+//	several attempts at one voucher's orders    try no more of its orders, set the rest aside, and try some every 2 s,
+//	fail in a row, or two that wait for its     those first that have failed the fewest times. Once one is written,
+//	row to be unlocked                          write the others in batches. Unless the database objects to the orders,
+//	                                            read no new ones of the voucher meanwhile
+//	an entry fails, and the error says nothing  queue it for a retry, however often others are written
+//	about it
+//	a rejection cannot be recorded              offer the order to the database again later
+//	an entry crashes the process, again and     Redis counts deliveries. After MaxDeliveries try the entry alone. If
+//	again                                       others were written just before, record in Redis when this process
+//	                                            begins the attempt and when it ends it. Reject the entry once
+//	                                            MaxAttempts processes have begun one and are dead, by their heartbeats:
+//	                                            it crashed them
+//	a failover promotes a replica that lacks    twice a second, count what is pending under the workers' names. A worker
+//	the latest acknowledgements; no call fails  that knows of fewer entries replays all of them
+//	a process dies                              its heartbeat key expires after 1.5 s, and others claim its entries at
+//	                                            once. If it was only slow, both write the same rows
+//	a node of a Redis cluster hangs             a call times out after half a second, then the node is not called for
+//	                                            two seconds. The streams on other nodes are not affected
 //
 // A rejection has two steps. First the order's row says "rejected"; that decides against any other worker that still has the
 // entry. Then one script returns the reservation, writes the dead letter and deletes the entry. If the process dies between

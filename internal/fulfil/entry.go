@@ -149,16 +149,25 @@ func finished(persisted []entry) []entry {
 
 // byID splits orders into parts that are in the same entry of a stream. They must be adjacent.
 func byID(entries []entry) iter.Seq[[]entry] {
+	return runs(entries, func(a, b entry) bool { return a.id == b.id && a.stream == b.stream })
+}
+
+// byStream splits entries into parts of one stream each. The entries of a stream must be adjacent.
+func byStream(entries []entry) [][]entry {
+	return slices.Collect(runs(entries, func(a, b entry) bool { return a.stream == b.stream }))
+}
+
+// runs splits entries into parts of adjacent ones that are alike.
+func runs(entries []entry, alike func(a, b entry) bool) iter.Seq[[]entry] {
 	return func(yield func([]entry) bool) {
-		for len(entries) > 0 {
-			end := 1
-			for end < len(entries) && entries[end].id == entries[0].id && entries[end].stream == entries[0].stream {
-				end++
+		for begin, end := 0, 1; begin < len(entries); end++ {
+			if end < len(entries) && alike(entries[begin], entries[end]) {
+				continue
 			}
-			if !yield(entries[:end]) {
+			if !yield(entries[begin:end]) {
 				return
 			}
-			entries = entries[end:]
+			begin = end
 		}
 	}
 }
@@ -181,19 +190,6 @@ func entriesOf(streams []*stream, reply []redis.XStream) (entries []entry) {
 		entries = append(entries, parseAll(byKey[found.Stream], found.Messages)...)
 	}
 	return entries
-}
-
-// byStream splits entries into parts of one stream each. The entries of a stream must be adjacent.
-func byStream(entries []entry) (parts [][]entry) {
-	for len(entries) > 0 {
-		s := entries[0].stream
-		end := slices.IndexFunc(entries, func(e entry) bool { return e.stream != s })
-		if end < 0 {
-			end = len(entries)
-		}
-		parts, entries = append(parts, entries[:end]), entries[end:]
-	}
-	return parts
 }
 
 // byVoucher splits entries into parts of one voucher each.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"seckill/internal/admission/contract"
@@ -30,14 +31,20 @@ type fakeStreams struct {
 	// dbErr, unless nil, is the database's error for everything. redisDown: no call to Redis succeeds.
 	dbErr     error
 	redisDown bool
-	// repliesLost: an attempt that begins is recorded, and the worker does not learn of it.
-	repliesLost bool
-	offered     []int // the sizes of the batches
-	twice       int   // orders that were in a batch twice
-	persisted   map[int64]time.Time
-	refuse      func(contract.Accepted) error
-	heartbeats  map[string]heartbeat // by key
-	fulfiller   *Fulfiller           // of work
+	// repliesLost: an attempt that begins is recorded, and the worker does not learn of it. hangs: the same, after nodeTimeout,
+	// and no attempt ends. cut: entries are delivered, and the worker learns of none.
+	repliesLost, hangs, cut bool
+	// pages counts the pages of replays, each of which takes pageTakes.
+	pages     atomic.Int64
+	pageTakes time.Duration
+	// away is a voucher whose streams are on a node that does not answer.
+	away       int64
+	offered    []int // the sizes of the batches
+	twice      int   // orders that were in a batch twice
+	persisted  map[int64]time.Time
+	refuse     func(contract.Accepted) error
+	heartbeats map[string]heartbeat // by key
+	fulfiller  *Fulfiller           // of work
 }
 
 // heartbeat is a process's heartbeat key.
@@ -89,7 +96,12 @@ func (m *fakeStreams) deliver(h *delivery, to string) entry {
 	return h.entry
 }
 
-func (m *fakeStreams) ensureGroup(context.Context, *stream) error { return nil }
+func (m *fakeStreams) ensureGroup(_ context.Context, s *stream) error {
+	if s.voucher == m.away {
+		return errRedisDown
+	}
+	return nil
+}
 
 // find returns the entries of some streams that are at a consumer, or at none if it is "", and not acknowledged.
 func (m *fakeStreams) find(consumer string, streams ...*stream) (found []*delivery) {
@@ -115,11 +127,18 @@ func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*str
 	if len(found) == 0 && err == nil {
 		simulate.Sleep(block)
 	}
+	m.set(func() {
+		if m.cut {
+			found, err = nil, errRedisDown
+		}
+	})
 	return found, err
 }
 
 func (m *fakeStreams) readPending(_ context.Context, consumer string, s *stream, after string, count int) (found []entry, err error) {
+	simulate.Sleep(m.pageTakes)
 	err = m.locked(func() {
+		m.pages.Add(1)
 		for _, h := range m.find(consumer, s) {
 			if h.id > after && len(found) < count {
 				found = append(found, m.deliver(h, consumer))
@@ -229,7 +248,7 @@ func (m *fakeStreams) deadLetter(_ context.Context, e entry, _ bool, reason Reas
 	return rejected, err
 }
 
-func (m *fakeStreams) beginAttempt(_ context.Context, e entry, process string) (others []string, err error) {
+func (m *fakeStreams) beginAttempt(ctx context.Context, e entry, process string) (others []string, err error) {
 	err = m.locked(func() {
 		if m.attempts[e.id] == nil {
 			m.attempts[e.id] = map[string]bool{}
@@ -238,18 +257,34 @@ func (m *fakeStreams) beginAttempt(_ context.Context, e entry, process string) (
 		m.attempts[e.id][process] = true
 		m.begun++
 	})
-	if err == nil && m.repliesLost {
+	if m.hung(ctx) || err == nil && m.repliesLost {
 		return nil, errRedisDown
 	}
 	return others, err
 }
 
-func (m *fakeStreams) endAttempt(_ context.Context, e entry, process string) error {
+// hung waits in vain if Redis hangs.
+func (m *fakeStreams) hung(ctx context.Context) bool {
+	return m.hangs && (sleep(ctx, nodeTimeout) || true)
+}
+
+func (m *fakeStreams) endAttempt(ctx context.Context, e entry, process string) error {
+	if m.hung(ctx) {
+		return errRedisDown
+	}
 	return m.locked(func() { delete(m.attempts[e.id], process) })
 }
 
-func (m *fakeStreams) backlog(context.Context, []*stream) (map[*stream]int64, time.Duration, error) {
-	return map[*stream]int64{m.stream: 1}, 0, nil
+func (m *fakeStreams) backlog(_ context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error) {
+	lengths = map[*stream]int64{}
+	for _, s := range streams {
+		if s.voucher == m.away {
+			err = errRedisDown
+		} else {
+			lengths[s] = 0
+		}
+	}
+	return lengths, 0, err
 }
 
 func (m *fakeStreams) idleConsumers(context.Context, *stream, time.Duration) ([]string, error) {

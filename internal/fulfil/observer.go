@@ -25,46 +25,30 @@ type Observer struct {
 	RetryQueue func(entries int64)
 }
 
-func (o Observer) batch(size int, took time.Duration, err error) {
-	if o.Batch != nil {
-		o.Batch(size, took, err)
+// withDefaults returns an observer whose functions can all be called.
+func (o Observer) withDefaults() Observer {
+	if o.Batch == nil {
+		o.Batch = func(int, time.Duration, error) {}
 	}
-}
-
-func (o Observer) persisted(after time.Duration) {
-	if o.Persisted != nil {
-		o.Persisted(after)
+	if o.Persisted == nil {
+		o.Persisted = func(time.Duration) {}
 	}
-}
-
-func (o Observer) deadLetter(reason Reason) {
-	if o.DeadLetter != nil {
-		o.DeadLetter(reason)
+	if o.DeadLetter == nil {
+		o.DeadLetter = func(Reason) {}
 	}
-}
-
-func (o Observer) claimed(n int) {
-	if o.Claimed != nil && n > 0 {
-		o.Claimed(n)
+	if o.Claimed == nil {
+		o.Claimed = func(int) {}
 	}
-}
-
-func (o Observer) backlog(entries int64, oldest time.Duration) {
-	if o.Backlog != nil {
-		o.Backlog(entries, oldest)
+	if o.Backlog == nil {
+		o.Backlog = func(int64, time.Duration) {}
 	}
-}
-
-func (o Observer) outage(since time.Time, err error) {
-	if o.Outage != nil {
-		o.Outage(since, err)
+	if o.Outage == nil {
+		o.Outage = func(time.Time, error) {}
 	}
-}
-
-func (o Observer) retryQueue(entries int64) {
-	if o.RetryQueue != nil {
-		o.RetryQueue(entries)
+	if o.RetryQueue == nil {
+		o.RetryQueue = func(int64) {}
 	}
+	return o
 }
 
 // Reason is why an entry became a dead letter. The list is closed.

@@ -78,9 +78,15 @@ func (w *worker) claimFrom(stop, work context.Context, s *stream, from string) {
 		if len(entries) == 0 {
 			return
 		}
-		state.perEntry.add(entries)
-		w.config.Observer.claimed(len(entries))
-		w.process(work, slices.DeleteFunc(entries, w.retries.has))
+		w.processClaimed(work, s, entries)
+	}
+}
+
+func (w *worker) processClaimed(ctx context.Context, s *stream, entries []entry) {
+	if len(entries) > 0 {
+		w.streams[s].perEntry.add(entries)
+		w.config.Observer.Claimed(len(entries))
+		w.process(ctx, slices.DeleteFunc(entries, w.retries.has))
 	}
 }
 
@@ -92,16 +98,14 @@ func (w *worker) claimIdleEntries(stop, work context.Context) {
 	w.nextClaim = time.Now().Add(w.config.ClaimEvery)
 	for _, s := range w.availableStreams() {
 		// One call examines a limited number of entries, so an empty reply is not the end.
-		perEntry := &w.streams[s].perEntry
+		state := w.streams[s]
 		for cursor := claimStart; stop.Err() == nil; {
-			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, perEntry.entriesFor(w.config.BatchSize))
+			entries, next, err := w.reader.claimIdle(work, w.name, s, w.config.ClaimIdle, cursor, state.perEntry.entriesFor(w.config.BatchSize))
 			if err != nil {
 				w.streamsFailed(work, err, s)
 				break
 			}
-			perEntry.add(entries)
-			w.config.Observer.claimed(len(entries))
-			w.process(work, slices.DeleteFunc(entries, w.retries.has))
+			w.processClaimed(work, s, entries)
 			if next == claimStart {
 				break
 			}

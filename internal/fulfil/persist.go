@@ -169,7 +169,7 @@ func (w *worker) tryWrite(ctx context.Context, batch []entry) ([]order.Status, e
 	if errors.Is(err, order.ErrFutureEpoch) {
 		statuses, err = w.writeAhead(ctx, batch, err)
 	}
-	w.config.Observer.batch(len(batch), time.Since(began), err)
+	w.config.Observer.Batch(len(batch), time.Since(began), err)
 	w.health.wrote(ctx, began, err)
 	if err != nil {
 		return nil, err
@@ -261,7 +261,7 @@ func (w *worker) acknowledge(ctx context.Context, entries []entry) error {
 		for _, e := range part {
 			if !e.deleted {
 				w.notifier.notify(e.order.OrderID)
-				w.config.Observer.persisted(now.Sub(e.order.At))
+				w.config.Observer.Persisted(now.Sub(e.order.At))
 			}
 		}
 	}

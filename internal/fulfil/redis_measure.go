@@ -16,26 +16,17 @@ func (r *redisStreams) backlog(ctx context.Context, streams []*stream) (map[*str
 	if len(streams) == 0 {
 		return nil, 0, nil
 	}
-	counts := make([]*redis.IntCmd, len(streams))
-	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
-		for _, i := range part {
-			counts[i] = pipe.XLen(ctx, streams[i].keys.Orders)
-		}
+	counts, errs := eachStream(ctx, r, streams, func(ctx context.Context, pipe redis.Pipeliner, s *stream) *redis.IntCmd {
+		return pipe.XLen(ctx, s.keys.Orders)
 	})
 	lengths := make(map[*stream]int64, len(streams))
 	var filled []*stream
-	var failed error
+	failed := cmp.Or(errs...)
 	for i, s := range streams {
-		if err := errs[i]; err != nil {
-			failed = cmp.Or(failed, err)
+		if errs[i] != nil {
 			continue
 		}
-		n, err := counts[i].Result()
-		failed = cmp.Or(failed, err)
-		if err == nil {
-			lengths[s] = n
-		}
-		if n > 0 {
+		if lengths[s] = counts[i].Val(); lengths[s] > 0 {
 			filled = append(filled, s)
 		}
 	}
@@ -84,23 +75,17 @@ func (r *redisStreams) measureFilled(ctx context.Context, streams []*stream, len
 const timeScript = "return redis.call('TIME')"
 
 func (r *redisStreams) epochs(ctx context.Context, streams []*stream) (map[*stream]int64, error) {
-	replies := make([]*redis.StringCmd, len(streams))
-	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
-		for _, i := range part {
-			replies[i] = pipe.HGet(ctx, streams[i].keys.Meta, ledger.FieldEpoch)
-		}
+	replies, errs := eachStream(ctx, r, streams, func(ctx context.Context, pipe redis.Pipeliner, s *stream) *redis.StringCmd {
+		return pipe.HGet(ctx, s.keys.Meta, ledger.FieldEpoch)
 	})
 	epochs := make(map[*stream]int64, len(streams))
 	for i, s := range streams {
-		if errs[i] != nil {
-			return nil, fmt.Errorf("read the epochs of the streams: %w", errs[i])
+		err := errs[i]
+		if err == nil {
+			epochs[s], err = replies[i].Int64()
 		}
-		switch n, err := replies[i].Int64(); {
-		case errors.Is(err, redis.Nil):
-		case err != nil:
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("read the epochs of the streams: %w", err)
-		default:
-			epochs[s] = n
 		}
 	}
 	return epochs, nil
@@ -110,25 +95,16 @@ func (r *redisStreams) countPending(ctx context.Context, streams []*stream) (map
 	if len(streams) == 0 {
 		return nil, nil
 	}
-	replies := make([]*redis.XPendingCmd, len(streams))
-	errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
-		for _, i := range part {
-			replies[i] = pipe.XPending(ctx, streams[i].keys.Orders, ledger.Group)
-		}
+	replies, errs := eachStream(ctx, r, streams, func(ctx context.Context, pipe redis.Pipeliner, s *stream) *redis.XPendingCmd {
+		return pipe.XPending(ctx, s.keys.Orders, ledger.Group)
 	})
 	counts := map[*stream]map[string]int64{}
-	var failed error
 	for i, s := range streams {
-		switch {
-		case errs[i] != nil:
-			failed = errs[i]
-		case replies[i].Err() != nil:
-			failed = replies[i].Err()
-		case replies[i].Val().Count > 0:
+		if errs[i] == nil && replies[i].Val().Count > 0 {
 			counts[s] = replies[i].Val().Consumers
 		}
 	}
-	if failed != nil {
+	if failed := cmp.Or(errs...); failed != nil {
 		return counts, fmt.Errorf("count pending entries: %w", failed)
 	}
 	return counts, nil

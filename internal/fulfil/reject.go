@@ -61,7 +61,7 @@ func (w *worker) deadLetter(ctx context.Context, e entry, returnStock bool, reas
 		return err
 	}
 	w.notifier.notify(e.order.OrderID)
-	w.config.Observer.deadLetter(reason)
+	w.config.Observer.DeadLetter(reason)
 	w.config.Log.LogAttrs(ctx, slog.LevelError, "fulfil: an accepted order was rejected",
 		slog.Int64("voucher", e.stream.voucher), slog.String("entry", e.id), slog.Int64("order", e.order.OrderID),
 		slog.Int64("user", e.order.UserID), slog.String("reason", string(reason)), slog.String("detail", detail))

@@ -1,13 +1,10 @@
 package fulfil
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,34 +66,22 @@ func TestLogNamesTheVoucherThatWaits(t *testing.T) {
 	})
 }
 
-// slowPages are streams of which Redis takes 200 ms for each page of a replay.
-type slowPages struct {
-	cutStreams
-	pages *atomic.Int64
-}
-
-func (m slowPages) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
-	m.pages.Add(1)
-	simulate.Sleep(200 * time.Millisecond)
-	return m.fakeStreams.readPending(ctx, consumer, s, after, count)
-}
-
 // A worker has hundreds of orders of a voucher that the database refuses in its retry queue when a read fails, so that
 // they are delivered once more. New orders of another voucher are read between two pages.
 func TestLongReplayHoldsUpNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var cut atomic.Bool
-		m := slowPages{cutStreams{newFakeStreams(750), cut.Load}, &atomic.Int64{}}
+		m := newFakeStreams(750)
+		m.pageTakes = 200 * time.Millisecond
 		for _, h := range m.entries {
 			h.consumer = "w-1"
 		}
 		m.refuseFirstVoucher(errRefused)
-		defer m.run(t.Context(), m, storeOf(m.fakeStreams), func(c *Config) { c.BatchSize = 75 }, m.stream, m.second)()
+		defer m.run(t.Context(), m, storeOf(m), func(c *Config) { c.BatchSize = 75 }, m.stream, m.second)()
 		simulate.Sleep(3 * time.Minute) // all are in the retry queue
 		before := m.pages.Load()
-		cut.Store(true)
+		m.set(func() { m.cut = true })
 		simulate.Sleep(time.Second)
-		cut.Store(false)
+		m.set(func() { m.cut = false })
 		for n := range 5 {
 			m.set(m.acceptOther)
 			fail.Unequal(t, m.othersAfter(time.Second), n+1, "of %d orders of the other voucher are written after %d pages", n+1, m.pages.Load()-before)
@@ -111,12 +96,12 @@ func TestLongReplayHoldsUpNoOther(t *testing.T) {
 // claimed and replayed in batches all the same.
 func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 	bubbles(t, map[string]string{"its own": "w-1", "a dead process's": "dead-1"}, func(t *testing.T, consumer string) {
-		m := slowPages{cutStreams{newFakeStreams(1000), func() bool { return false }}, &atomic.Int64{}}
-		m.page = 1000 // for the claims, if one comes first
+		m := newFakeStreams(1000)
+		m.page, m.pageTakes = 1000, 200*time.Millisecond // for the claims, if one comes first
 		for _, h := range m.entries {
 			h.consumer = consumer
 		}
-		defer m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.stream)()
+		defer m.run(t.Context(), m, storeOf(m), nil, m.stream)()
 		m.wantAfter(t, time.Minute, 1000)
 		m.set(func() {
 			if n := len(m.offered); n > 14 { // the first ones are small
@@ -124,23 +109,6 @@ func TestPendingSingleOrdersAreReadInBatches(t *testing.T) {
 			}
 		})
 	})
-}
-
-// errCut is the error of a read that fails partly.
-var errCut = errors.New("the connection was cut")
-
-// cutStreams lose replies: the entries are delivered, and the worker learns of none.
-type cutStreams struct {
-	*fakeStreams
-	cut func() bool
-}
-
-func (m cutStreams) readNew(ctx context.Context, consumer string, streams []*stream, count int, block time.Duration, other <-chan struct{}) ([]entry, error) {
-	found, err := m.fakeStreams.readNew(ctx, consumer, streams, count, block, other)
-	if m.cut() {
-		return nil, errCut
-	}
-	return found, err
 }
 
 // While the database does not take one voucher's orders, reads fail after they delivered another voucher's. These are
@@ -154,18 +122,17 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 		for _, before := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%d orders fail, %d others before: %v", tc.failing, before, tc.err), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var cut atomic.Bool
-					m := cutStreams{newFakeStreams(tc.failing), cut.Load}
+					m := newFakeStreams(tc.failing)
 					for range before {
 						m.acceptOther()
 					}
 					m.refuseFirstVoucher(tc.err)
 					// Those of the second voucher are written first, so that nothing is written once an order failed.
-					defer m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.second, m.stream)()
+					defer m.run(t.Context(), m, storeOf(m), nil, m.second, m.stream)()
 					if n := m.othersAfter(5 * time.Second); n != before { // by now the first voucher's orders are in hand
 						t.Fatalf("%d of %d orders of the other voucher are written", n, before)
 					}
-					cut.Store(true)
+					m.set(func() { m.cut = true })
 					const more = 300
 					m.set(func() {
 						for range more {
@@ -173,7 +140,7 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 						}
 					})
 					simulate.Sleep(5 * time.Second)
-					cut.Store(false)
+					m.set(func() { m.cut = false })
 					fail.Unequal(t, m.othersAfter(20*time.Second), before+more, "of %d orders of the other voucher are written", before+more)
 					m.wantNoneRejected(t, time.Minute)
 				})
@@ -185,19 +152,18 @@ func TestFailedReadHoldsUpNoOther(t *testing.T) {
 // While the database is down and reads of new orders fail, no order is in a batch twice.
 func TestNoOrderIsTwiceInABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		reads := 0
-		m := cutStreams{newFakeStreams(20), func() bool { reads++; return reads%3 == 0 }}
+		m := newFakeStreams(20)
 		m.dbErr = order.ErrUnavailable
-		end := m.run(t.Context(), m, storeOf(m.fakeStreams), nil, m.stream, m.second)
-		for range 600 {
+		end := m.run(t.Context(), m, storeOf(m), nil, m.stream, m.second)
+		for n := range 600 {
 			simulate.Sleep(100 * time.Millisecond) // the orders of the second voucher come when those of the first one fail
 			m.set(func() {
-				if len(m.entries) < 40 {
+				if m.cut = n%3 == 0; len(m.entries) < 40 {
 					m.acceptOther()
 				}
 			})
 		}
-		m.set(func() { m.dbErr = nil })
+		m.set(func() { m.dbErr, m.cut = nil, false })
 		m.wantAfter(t, time.Minute, 40)
 		end()
 		if m.twice > 0 || slices.Max(m.offered) == 1 {

@@ -159,29 +159,22 @@ func (r *redisStreams) pollStreams(
 ) ([]entry, error) {
 	end := time.Now().Add(block)
 	for wait := firstPoll; ; wait *= 2 {
-		replies := make([]*redis.XStreamSliceCmd, len(streams))
-		errs := r.eachNode(ctx, streams, func(ctx context.Context, pipe redis.Pipeliner, part []int) {
-			for _, i := range part {
-				replies[i] = pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
-					Group: ledger.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{streams[i].keys.Orders, ">"},
-				})
-			}
+		replies, errs := eachStream(ctx, r, streams, func(ctx context.Context, pipe redis.Pipeliner, s *stream) *redis.XStreamSliceCmd {
+			return pipe.XReadGroup(ctx, &redis.XReadGroupArgs{
+				Group: ledger.Group, Consumer: consumer, Count: int64(count), Block: -1, Streams: []string{s.keys.Orders, ">"},
+			})
 		})
 		var entries []entry
 		var failed *readError
-		for i, reply := range replies {
-			err := errs[i]
-			if err == nil {
-				err = reply.Err()
-			}
+		for i, s := range streams {
 			switch {
-			case err == nil:
-				entries = append(entries, entriesOf(streams[i:i+1], reply.Val())...)
-			case !errors.Is(err, redis.Nil):
+			case errs[i] == nil:
+				entries = append(entries, entriesOf(streams[i:i+1], replies[i].Val())...)
+			case !errors.Is(errs[i], redis.Nil):
 				if failed == nil {
-					failed = &readError{err: fmt.Errorf("read accepted orders: %w", err)}
+					failed = &readError{err: fmt.Errorf("read accepted orders: %w", errs[i])}
 				}
-				failed.streams = append(failed.streams, streams[i])
+				failed.streams = append(failed.streams, s)
 			}
 		}
 		switch {

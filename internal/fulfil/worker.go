@@ -322,7 +322,7 @@ func (w *worker) reportRetryQueue() {
 	if n := len(w.retries.entries); n != w.reported {
 		all := w.retrying.Add(int64(n - w.reported))
 		w.reported = n
-		w.config.Observer.retryQueue(all)
+		w.config.Observer.RetryQueue(all)
 	}
 }
 
