@@ -60,13 +60,13 @@
 //
 // # Stock that is given back
 //
-// An order that is cancelled, expires or is refunded gives its voucher back in the database. The same
+// An order that is cancelled, expires or is refunded gives its unit back in the database. The same
 // transaction records a return for Redis. The [Returner] of any process carries the return out, under the
 // epoch of that transaction, with a total that only grows: see returns.go, return.lua and ADR 16.
 //
 // # Late money
 //
-// Money that comes for an order that was cancelled or expired takes a voucher, if there is one and the user has no
+// Money that comes for an order that was cancelled or expired takes a unit, if there is one and the user has no
 // other order. [LateMoney] of any process asks for it as for a new order, with the id of the order itself, and a worker
 // writes it: see late.go and ADR 16.
 //

@@ -213,7 +213,7 @@ func (s *shop) decided(v *voucher.Voucher) {
 }
 
 // accounts checks that every payment has bought a voucher or goes back, that a voucher was paid for once, and
-// that no order that is paid has given its voucher back.
+// that no order that is paid has given its unit back.
 func (s *shop) accounts(received *money, placed *orders) {
 	t := s.t
 	bought, outcomes := map[int64]int{}, map[string]int{}

@@ -56,7 +56,7 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 		}
 
 		s.wantOrder(first, 2, 21, 0, 21)
-		wantErr(t, "the same key of another user, after the last piece", errOf(s.buyUnder(first, 3, 31, 77)), voucher.ErrSoldOut)
+		wantErr(t, "the same key of another user, after the last unit", errOf(s.buyUnder(first, 3, 31, 77)), voucher.ErrSoldOut)
 		// Memory refuses without asking Redis: the caller looks for the order itself.
 		wantErr(t, "from memory", errOf(s.buyUnder(first, 1, 16, 77)), voucher.ErrSoldOut)
 		s.takeAll()

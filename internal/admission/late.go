@@ -22,7 +22,7 @@ import (
 // A process may die at any moment, and so may the servers:
 //
 //	the money is recorded              it is undecided
-//	Redis reserves a voucher           the entry of the stream has the order; asking again gives the same answer
+//	Redis reserves a unit              the entry of the stream has the order; asking again gives the same answer
 //	a worker writes the entry          one transaction: the order is paid, the stock taken, the money decided
 //	Redis forgets the reservation      the voucher is rebuilt without it; the money is still undecided
 //	Redis has no voucher, or           the money is decided: it goes back. A reservation that a paused process makes
@@ -117,7 +117,7 @@ func (l *LateMoney) refund(ctx context.Context, m contract.LateMoney, why order.
 	return l.store.RefundLate(ctx, m, why)
 }
 
-// reserve reserves a voucher for an order that was cancelled or expired, after Redis was told that its own came back.
+// reserve reserves a unit for an order that was cancelled or expired, after Redis was told that its own came back.
 // Once it has returned nil, a worker writes the order, as any other that was accepted. The same call again changes
 // nothing more.
 //
@@ -133,7 +133,7 @@ func (l *LateMoney) reserve(ctx context.Context, o order.Order) error {
 	}
 	v := voucherOf(o.VoucherID, st)
 	s := g.voucher(v)
-	s.clearSoldOut() // the voucher that decides may have come back a moment ago
+	s.clearSoldOut() // the unit that decides may have come back a moment ago
 	b := s.bucketOf(o.UserID)
 	epoch := b.knownState().Epoch
 	err = b.queue.Do(ctx, pendingOrder{userID: o.UserID, orderID: o.ID, key: o.Key, late: true, arrived: g.now()})

@@ -44,7 +44,7 @@ func (s *shop) wants(id int64, state order.Status, outcome order.Outcome) {
 	}
 }
 
-// Late money takes a voucher from Redis, of whichever bucket, if there is one and the user has no other order. The
+// Late money takes a unit from Redis, of whichever bucket, if there is one and the user has no other order. The
 // order is like any other that is paid: it can be refunded, and its user may order again then.
 func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestLateMoneyWaitsForTheFirstVoucher(t *testing.T) {
 	s.balanced(v)
 }
 
-// Wherever what decides stops, and whatever the servers have forgotten, the money pays for one voucher or goes back.
+// Wherever what decides stops, and whatever the servers have forgotten, the money pays for one unit or goes back.
 func TestLateMoneyWhateverStops(t *testing.T) {
 	t.Parallel()
 	type stop struct {
@@ -115,7 +115,7 @@ func TestLateMoneyWhateverStops(t *testing.T) {
 	}
 	paid, refunded := order.SettledLate, order.RefundNoStock
 	for name, c := range map[string]struct {
-		// then is what happens after Redis has reserved a voucher, while no worker runs.
+		// then is what happens after Redis has reserved a unit, while no worker runs.
 		then func(s *stop)
 		want order.Outcome
 	}{

@@ -347,7 +347,7 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	}
 }
 
-// A voucher that was given back is on sale again in every process, also in those that have told buyers that it
+// A unit that was given back is on sale again in every process, also in those that have told buyers that it
 // is sold out. docs/http-api.md names the time.
 func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	s := newShop(t, testkit.MariaDB(t))

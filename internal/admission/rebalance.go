@@ -17,7 +17,7 @@ import (
 
 // turn is the right to rebalance. In one process, one bucket of a voucher rebalances at a time. It
 // keeps the turn until it has sold of the stock that it received, so that buckets do not take the
-// last piece from each other.
+// last unit from each other.
 type turn struct{ of *voucherState }
 
 // begin waits for the turn, unless it is held already.

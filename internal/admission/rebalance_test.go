@@ -79,7 +79,7 @@ func TestBucketsShareOneReading(t *testing.T) {
 	})
 }
 
-// A step of a transfer fails, after it was executed or without. If that was the last piece, no bucket has stock any more.
+// A step of a transfer fails, after it was executed or without. If that was the last unit, no bucket has stock any more.
 func TestTransferWithAFailedStep(t *testing.T) {
 	t.Parallel()
 	for _, stock := range []int{9, 1} {
@@ -100,21 +100,21 @@ func transferWithAFailedStep(t *testing.T, stock int, step string, done bool) {
 		}
 		return true, nil
 	}
-	what := fmt.Sprintf("%d pieces, %s, carried out %t", stock, step, done)
+	what := fmt.Sprintf("%d units, %s, carried out %t", stock, step, done)
 	for n := range stock {
 		wantErr(t, what, b.buy(t.Context(), of(2, n)), nil)
 	}
 	wantErr(t, what, b.buy(t.Context(), of(2, stock)), voucher.ErrSoldOut)
 }
 
-// The process that gave the last piece to a bucket has died. A buyer of a third bucket gets it.
-func TestLastPieceInTransitIsSold(t *testing.T) {
+// The process that gave the last unit to a bucket has died. A buyer of a third bucket gets it.
+func TestLastUnitInTransitIsSold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
 		must(t, errOf(b.sent.Give(t.Context(), b.redis.keys, b.store.epochState.Epoch, 2, true)))
-		wantErr(t, "the last piece", b.buy(t.Context(), of(1, 0)), nil)
-		wantErr(t, "no piece", b.buy(t.Context(), of(1, 1)), voucher.ErrSoldOut)
+		wantErr(t, "the last unit", b.buy(t.Context(), of(1, 0)), nil)
+		wantErr(t, "no unit", b.buy(t.Context(), of(1, 1)), voucher.ErrSoldOut)
 	})
 }
 

@@ -74,7 +74,7 @@ func TestSellsExactlyAll(t *testing.T) {
 		{"four buckets", 4, 100, anyBucket},
 		{"all buyers in one of four", 4, 100, func(b int) bool { return b == 2 }},
 		{"no stock", 4, 0, anyBucket},
-		{"sixty-four buckets and one piece", 64, 1, anyBucket},
+		{"sixty-four buckets and one unit", 64, 1, anyBucket},
 		{"sixty-four buckets, all buyers in the last one", 64, 40, func(b int) bool { return b == 63 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

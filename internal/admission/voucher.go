@@ -169,7 +169,7 @@ type bucket struct {
 type pendingOrder struct {
 	userID, orderID int64
 	key             order.KeyHash
-	late            bool          // it takes a voucher again
+	late            bool          // it takes a unit again
 	arrived         time.Duration // on the gate's clock
 }
 

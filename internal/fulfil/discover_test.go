@@ -1,22 +1,12 @@
 package fulfil
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 	"testing"
-	"time"
 
 	"seckill/internal/admission/contract"
 )
-
-// listed is a database with a voucher on sale and two whose sale has ended.
-type listed struct{ fakeAdmissionStore }
-
-func (listed) UnclearedVouchers(_ context.Context, _ time.Time, after int64, _ int) ([]contract.AdmissionVoucher, error) {
-	all := []contract.AdmissionVoucher{{VoucherID: 2, Buckets: 3}, {VoucherID: 3, Buckets: 1}}
-	return slices.DeleteFunc(all, func(v contract.AdmissionVoucher) bool { return v.VoucherID <= after }), nil
-}
 
 // A process starts while a node of a Redis cluster does not answer. It knows which vouchers may have orders that are
 // not in the database yet, so that those of the other nodes are found.
@@ -25,7 +15,9 @@ func TestStartWhileANodeIsAway(t *testing.T) {
 	for _, away := range []int64{1, 2} { // on sale, and ended
 		m := newFakeStreams(0)
 		m.away = away
-		f := newFulfiller(Config{Store: listed{storeOf(m)}, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
+		// The first voucher is on sale. Of the others the sale has ended.
+		lists := &listingStore{now: singleBucket(1), ever: []contract.AdmissionVoucher{{VoucherID: 2, Buckets: 3}, {VoucherID: 3, Buckets: 1}}}
+		f := newFulfiller(Config{Store: lists, Log: slog.New(slog.DiscardHandler)}.withDefaults(), m)
 		if _, complete := f.Watched(); complete {
 			t.Error("complete before the start")
 		}

@@ -14,24 +14,16 @@ import (
 	"seckill/internal/simulate"
 )
 
-// fakeAdmissionStore is a store of which only Persist, Reject and the lists of vouchers work.
+// fakeAdmissionStore is a store of which only Persist and Reject work.
 type fakeAdmissionStore struct {
 	*fakeStreams
 	unsupported
 }
 
-func storeOf(m *fakeStreams) fakeAdmissionStore { return fakeAdmissionStore{fakeStreams: m} }
-
 // unsupported is a store whose other methods nobody calls.
 type unsupported struct{ contract.AdmissionStore }
 
-func (unsupported) UnclearedVouchers(context.Context, time.Time, int64, int) ([]contract.AdmissionVoucher, error) {
-	return nil, nil
-}
-
-func (unsupported) AdmissionVouchers(context.Context, time.Time) ([]contract.AdmissionVoucher, error) {
-	return []contract.AdmissionVoucher{{VoucherID: 1, Buckets: 1}}, nil
-}
+func storeOf(m *fakeStreams) fakeAdmissionStore { return fakeAdmissionStore{fakeStreams: m} }
 
 func (m *fakeStreams) Persist(_ context.Context, batch []contract.Accepted) ([]order.Status, error) {
 	m.mu.Lock()

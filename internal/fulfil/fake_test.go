@@ -27,12 +27,10 @@ type fakeStreams struct {
 	attempts       map[string]map[string]bool // the processes whose attempts have not ended, by entry
 	begun          int                        // attempts
 	// page is the number of entries that one claimIdle examines.
-	page int
-	// dbErr, unless nil, is the database's error for everything. redisDown: no call to Redis succeeds.
-	dbErr     error
-	redisDown bool
-	// repliesLost: an attempt that begins is recorded, and the worker does not learn of it. hangs: the same, after nodeTimeout,
-	// and no attempt ends. cut: entries are delivered, and the worker learns of none.
+	page  int
+	dbErr error // of the database, for everything
+	// repliesLost: an attempt that begins is recorded, and the worker does not learn of it. hangs: the same, after
+	// nodeTimeout, and no attempt ends. cut: entries are delivered, and the worker learns of none.
 	repliesLost, hangs, cut bool
 	// pages counts the pages of replays, each of which takes pageTakes.
 	pages     atomic.Int64
@@ -73,17 +71,6 @@ func newFakeStreams(orders int) *fakeStreams {
 
 var errRedisDown = errors.New("no connection")
 
-// locked runs fn under the mutex, unless Redis is down.
-func (m *fakeStreams) locked(fn func()) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.redisDown {
-		return errRedisDown
-	}
-	fn()
-	return nil
-}
-
 func (m *fakeStreams) set(fn func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,8 +100,8 @@ func (m *fakeStreams) find(consumer string, streams ...*stream) (found []*delive
 	return found
 }
 
-func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*stream, count int, block time.Duration, _ <-chan struct{}) (found []entry, err error) {
-	err = m.locked(func() {
+func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*stream, count int, block time.Duration, _ <-chan struct{}) (found []entry, _ error) {
+	m.set(func() {
 		for _, s := range streams {
 			unread := m.find("", s)
 			for _, h := range unread[:min(len(unread), count)] {
@@ -124,20 +111,20 @@ func (m *fakeStreams) readNew(_ context.Context, consumer string, streams []*str
 			}
 		}
 	})
-	if len(found) == 0 && err == nil {
+	if len(found) == 0 {
 		simulate.Sleep(block)
 	}
-	m.set(func() {
-		if m.cut {
-			found, err = nil, errRedisDown
-		}
-	})
-	return found, err
+	if m.lost() {
+		return nil, errRedisDown
+	}
+	return found, nil
 }
 
-func (m *fakeStreams) readPending(_ context.Context, consumer string, s *stream, after string, count int) (found []entry, err error) {
+func (m *fakeStreams) lost() (cut bool) { m.set(func() { cut = m.cut }); return cut }
+
+func (m *fakeStreams) readPending(_ context.Context, consumer string, s *stream, after string, count int) (found []entry, _ error) {
 	simulate.Sleep(m.pageTakes)
-	err = m.locked(func() {
+	m.set(func() {
 		m.pages.Add(1)
 		for _, h := range m.find(consumer, s) {
 			if h.id > after && len(found) < count {
@@ -145,12 +132,12 @@ func (m *fakeStreams) readPending(_ context.Context, consumer string, s *stream,
 			}
 		}
 	})
-	return found, err
+	return found, nil
 }
 
-func (m *fakeStreams) claimIdle(_ context.Context, consumer string, s *stream, idle time.Duration, cursor string, _ int) (found []entry, next string, err error) {
+func (m *fakeStreams) claimIdle(_ context.Context, consumer string, s *stream, idle time.Duration, cursor string, _ int) (found []entry, next string, _ error) {
 	next = claimStart
-	err = m.locked(func() {
+	m.set(func() {
 		looked := 0
 		for _, h := range m.entries {
 			if h.stream != s || h.acknowledged || h.consumer == "" || h.id <= cursor {
@@ -166,70 +153,68 @@ func (m *fakeStreams) claimIdle(_ context.Context, consumer string, s *stream, i
 		}
 		next = claimStart
 	})
-	return found, next, err
+	return found, next, nil
 }
 
-func (m *fakeStreams) claimFrom(_ context.Context, consumer, from string, s *stream, idle time.Duration, count int) (found []entry, err error) {
-	err = m.locked(func() {
+func (m *fakeStreams) claimFrom(_ context.Context, consumer, from string, s *stream, idle time.Duration, count int) (found []entry, _ error) {
+	m.set(func() {
 		for _, h := range m.find(from, s) {
 			if time.Since(h.deliveredAt) >= idle && len(found) < count {
 				found = append(found, m.deliver(h, consumer))
 			}
 		}
 	})
-	return found, err
+	return found, nil
 }
 
-func (m *fakeStreams) countPending(_ context.Context, streams []*stream) (counts map[*stream]map[string]int64, err error) {
+func (m *fakeStreams) countPending(_ context.Context, streams []*stream) (counts map[*stream]map[string]int64, _ error) {
 	counts = map[*stream]map[string]int64{}
 	for _, s := range streams {
 		counts[s] = map[string]int64{}
 	}
-	err = m.locked(func() {
+	m.set(func() {
 		for _, h := range m.entries {
 			if !h.acknowledged && h.consumer != "" && counts[h.stream] != nil {
 				counts[h.stream][h.consumer]++
 			}
 		}
 	})
-	return counts, err
+	return counts, nil
 }
 
-func (m *fakeStreams) setHeartbeat(_ context.Context, key, incarnation string, lasts time.Duration) (renewed bool, err error) {
-	err = m.locked(func() {
+func (m *fakeStreams) setHeartbeat(_ context.Context, key, incarnation string, lasts time.Duration) (renewed bool, _ error) {
+	m.set(func() {
 		before := m.heartbeats[key]
 		renewed = before.incarnation == incarnation && time.Now().Before(before.until)
 		m.heartbeats[key] = heartbeat{incarnation, time.Now().Add(lasts)}
 	})
-	return renewed, err
+	return renewed, nil
 }
 
 func (m *fakeStreams) removeHeartbeat(_ context.Context, key string) error {
-	return m.locked(func() { delete(m.heartbeats, key) })
+	m.set(func() { delete(m.heartbeats, key) })
+	return nil
 }
 
-func (m *fakeStreams) alive(context.Context, []string) (incarnations map[string]string, err error) {
+func (m *fakeStreams) alive(context.Context, []string) (incarnations map[string]string, _ error) {
 	incarnations = map[string]string{}
-	err = m.locked(func() {
+	m.set(func() {
 		for key, h := range m.heartbeats {
 			if time.Now().Before(h.until) {
 				incarnations[key] = h.incarnation
 			}
 		}
 	})
-	return incarnations, err
+	return incarnations, nil
 }
 
 func (m *fakeStreams) acknowledge(_ context.Context, parts [][]entry) []error {
-	errs := make([]error, len(parts))
-	for i, part := range parts {
-		errs[i] = m.locked(func() {
-			for _, e := range part {
-				m.end(e.id)
-			}
-		})
-	}
-	return errs
+	m.set(func() {
+		for _, e := range slices.Concat(parts...) {
+			m.end(e.id)
+		}
+	})
+	return make([]error, len(parts))
 }
 
 func (m *fakeStreams) end(id string) (ended bool) {
@@ -239,17 +224,17 @@ func (m *fakeStreams) end(id string) (ended bool) {
 	return ended
 }
 
-func (m *fakeStreams) deadLetter(_ context.Context, e entry, _ bool, reason Reason, _ string) (rejected bool, err error) {
-	err = m.locked(func() {
+func (m *fakeStreams) deadLetter(_ context.Context, e entry, _ bool, reason Reason, _ string) (rejected bool, _ error) {
+	m.set(func() {
 		if rejected = m.end(e.id); rejected {
 			m.rejected[e.order.OrderID] = reason
 		}
 	})
-	return rejected, err
+	return rejected, nil
 }
 
-func (m *fakeStreams) beginAttempt(ctx context.Context, e entry, process string) (others []string, err error) {
-	err = m.locked(func() {
+func (m *fakeStreams) beginAttempt(ctx context.Context, e entry, process string) (others []string, _ error) {
+	m.set(func() {
 		if m.attempts[e.id] == nil {
 			m.attempts[e.id] = map[string]bool{}
 		}
@@ -257,10 +242,10 @@ func (m *fakeStreams) beginAttempt(ctx context.Context, e entry, process string)
 		m.attempts[e.id][process] = true
 		m.begun++
 	})
-	if m.hung(ctx) || err == nil && m.repliesLost {
+	if m.hung(ctx) || m.repliesLost {
 		return nil, errRedisDown
 	}
-	return others, err
+	return others, nil
 }
 
 // hung waits in vain if Redis hangs.
@@ -272,7 +257,8 @@ func (m *fakeStreams) endAttempt(ctx context.Context, e entry, process string) e
 	if m.hung(ctx) {
 		return errRedisDown
 	}
-	return m.locked(func() { delete(m.attempts[e.id], process) })
+	m.set(func() { delete(m.attempts[e.id], process) })
+	return nil
 }
 
 func (m *fakeStreams) backlog(_ context.Context, streams []*stream) (lengths map[*stream]int64, oldest time.Duration, err error) {

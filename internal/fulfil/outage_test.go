@@ -3,6 +3,7 @@ package fulfil
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -190,21 +191,22 @@ func TestOutageEndsWithARejection(t *testing.T) {
 // A write hangs. The database takes no orders then, before that fails, unless other workers write orders meanwhile.
 func TestWriteThatHangs(t *testing.T) {
 	bubbles(t, map[string]bool{"alone": false, "while others are written": true}, func(t *testing.T, others bool) {
-		m := newFakeStreams(1)
-		began := time.Now()
-		m.work(t, func(c *Config) { c.Store = slowStore{storeOf(m), 10 * time.Second} }, func() {
-			for time.Since(began) < 9*time.Second {
-				simulate.Sleep(300 * time.Millisecond)
-				if others {
-					m.fulfiller.health.wrote(t.Context(), m.fulfiller.health.begin(), nil)
-				}
-				hangs := time.Since(began) > outageAfter && !others
-				if err := m.fulfiller.Check(t.Context()); hangs != errors.Is(err, errStillRunning) || hangs != (err != nil) {
-					t.Errorf("after %v: %v", time.Since(began), err)
-				}
+		c := Config{Log: slog.New(slog.DiscardHandler)}.withDefaults()
+		h := dbHealth{config: &c}
+		began := h.begin()
+		for time.Since(began) < 9*time.Second {
+			if simulate.Sleep(300 * time.Millisecond); others {
+				h.wrote(t.Context(), h.begin(), nil)
 			}
-		})
-		fail.Unequal(t, len(m.fulfiller.health.running), 0, "writes are said to be running")
+			hangs := time.Since(began) > outageAfter && !others
+			if err := h.check(); hangs != errors.Is(err, errStillRunning) || hangs != (err != nil) {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		}
+		h.wrote(t.Context(), began, order.ErrUnavailable)
+		fail.Unequal(t, h.check() != nil, !others, "an outage") // of 9 s, or of none
+		h.wrote(t.Context(), h.begin(), nil)
+		fail.If(t, h.check())
 	})
 }
 

@@ -94,20 +94,14 @@ func (s *refusingEnv) refuse(t *testing.T, refusal testkit.Refusal, ofVoucher2 b
 		if !audit.Balanced() || audit.Stock != s.stock-audit.Orders || rejected != 0 {
 			t.Errorf("voucher %d: %+v, %d rejected", id, audit, rejected)
 		}
-		s.acceptedOf(id, audit.Orders)
-	}
-}
-
-// acceptedOf compares how many orders of a voucher were accepted.
-func (s *refusingEnv) acceptedOf(id, confirmed int64) {
-	s.t.Helper()
-	n := int64(0)
-	for _, a := range s.accepted {
-		if a.VoucherID == id {
-			n++
+		accepted := int64(0)
+		for _, a := range s.accepted {
+			if a.VoucherID == id {
+				accepted++
+			}
 		}
+		fail.Unequal(t, audit.Orders, accepted, "voucher %d: of %d accepted orders are confirmed", id, accepted)
 	}
-	fail.Unequal(s.t, n, confirmed, "voucher %d: %d are confirmed of", id, confirmed)
 }
 
 // errorCounter is a store that counts the server's errors by number, and the orders that it wrote, by voucher. That the

@@ -27,16 +27,6 @@ func (c *countCommands) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 	return func(ctx context.Context, cmds []redis.Cmder) error { c.n.Add(int64(len(cmds))); return next(ctx, cmds) }
 }
 
-// manyVouchers is a store whose database lists more vouchers than it has.
-type manyVouchers struct {
-	contract.AdmissionStore
-	vouchers []contract.AdmissionVoucher
-}
-
-func (s manyVouchers) AdmissionVouchers(context.Context, time.Time) ([]contract.AdmissionVoucher, error) {
-	return s.vouchers, nil
-}
-
 // idleEnv starts a process with the defaults, which sells many vouchers that nobody buys. Two of them are in Redis.
 func idleEnv(t *testing.T, s *env, vouchers int) (f *Fulfiller, count *countCommands) {
 	count = &countCommands{}
@@ -46,7 +36,7 @@ func idleEnv(t *testing.T, s *env, vouchers int) (f *Fulfiller, count *countComm
 		all[i] = contract.AdmissionVoucher{VoucherID: int64(i + 1), Buckets: 1}
 	}
 	f, _ = s.run(func(c *Config) {
-		*c = Config{Client: c.Client, Store: manyVouchers{c.Store, all}, Orders: c.Orders, Log: c.Log, Prefix: c.Prefix, Name: "me"}
+		*c = Config{Client: c.Client, Store: &listingStore{AdmissionStore: c.Store, now: all}, Orders: c.Orders, Log: c.Log, Prefix: c.Prefix, Name: "me"}
 	})
 	simulate.Sleep(10 * time.Second)
 	return f, count

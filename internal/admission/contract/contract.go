@@ -27,7 +27,7 @@ type Accepted struct {
 	// data, or an older copy of it took over.
 	Ahead bool
 	// Late says that the order is in the database already: it was cancelled or expired, its money came late,
-	// and the gate has reserved a voucher for it again.
+	// and the gate has reserved a unit for it again.
 	Late bool
 }
 
@@ -131,7 +131,7 @@ type AdmissionStore interface {
 }
 
 // ReturnStore is the database's side of stock that goes back to the gate. An order that is cancelled, expired
-// or refunded gives its voucher back in one transaction of the database ([order.LifeStore]); the gate is told
+// or refunded gives its unit back in one transaction of the database ([order.LifeStore]); the gate is told
 // afterwards, as often as it takes. Its errors are those of [AdmissionStore].
 type ReturnStore interface {
 	// Returns looks at up to limit buckets with orders of which the gate was not told yet, after the bucket of
@@ -149,17 +149,17 @@ type Return struct {
 	VoucherID int64
 	Bucket    int
 	Epoch     int64
-	// Total counts the vouchers that orders of this bucket gave back within the epoch, with those of Orders
+	// Total counts the units that orders of this bucket gave back within the epoch, with those of Orders
 	// and of earlier returns.
 	Total int64
 	// Orders are the orders whose users may order again.
 	Orders []ReturnedOrder
 }
 
-// ReturnedOrder is an order that has given its voucher back. It has ID, UserID and Key.
+// ReturnedOrder is an order that has given its unit back. It has ID, UserID and Key.
 type ReturnedOrder struct {
 	order.Order
-	// Late says that the voucher was the second one that the order had: it was paid late.
+	// Late says that the unit was the second one that the order had: it was paid late.
 	Late bool
 }
 
@@ -167,13 +167,13 @@ type ReturnedOrder struct {
 // cancelled or expired, see [order.LateUndecided]. Its errors are those of [AdmissionStore].
 type LateStore interface {
 	// LateMoney lists up to limit payments that are undecided, with IDs above after, by ID. It leaves out those
-	// whose order has given a voucher back of which the gate is still to be told. A crash of the database cannot
+	// whose order has given a unit back of which the gate is still to be told. A crash of the database cannot
 	// undo what is listed.
 	LateMoney(ctx context.Context, after string, limit int) ([]LateMoney, error)
 	// RefundLate decides that the money goes back, for one of the reasons among the outcomes. Money that is
 	// decided already stays as it is.
 	RefundLate(ctx context.Context, m LateMoney, why order.Outcome) error
-	// PayForgotten has the order take a voucher that the gate has forgotten: then the database has the stock.
+	// PayForgotten has the order take a unit of a voucher that the gate has forgotten: then the database has the stock.
 	// It returns [voucher.ErrSoldOut], [order.ErrAlreadyOrdered], or [order.ErrConflict] if the gate has the voucher again.
 	PayForgotten(ctx context.Context, m LateMoney) error
 	// Persist is that of [AdmissionStore].

@@ -8,7 +8,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// What the database has carried out has taken its voucher. A late order has not yet, while it is cancelled or expired.
+// What the database has carried out has taken its unit. A late order has not yet, while it is cancelled or expired.
 func TestPersisted(t *testing.T) {
 	for s, want := range map[order.Status][2]bool{ // of a new order and of a late one
 		"": {}, order.Pending: {}, order.Rejected: {}, order.Cancelled: {true, false}, order.Expired: {true, false},

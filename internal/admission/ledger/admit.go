@@ -37,7 +37,7 @@ type Batch struct {
 type Known struct {
 	Epoch, Seq, Returned int64
 	// User, Order and Key are the last order that was seen accepted; 0 for none. Late says that it took a
-	// voucher again.
+	// unit again.
 	User, Order int64
 	Key         order.KeyHash
 	Late        bool
@@ -62,7 +62,7 @@ func (b *Batch) Add(userID, orderID *int64, key order.KeyHash) {
 	b.args = append(b.args, userID, Reserved(*orderID, key))
 }
 
-// AddLate adds an order that takes a voucher again, for late money. The sale's window does not concern it.
+// AddLate adds an order that takes a unit again, for late money. The sale's window does not concern it.
 func (b *Batch) AddLate(userID *int64, orderID int64, key order.KeyHash) {
 	b.args = append(b.args, userID, ReservedLate(orderID, key))
 }

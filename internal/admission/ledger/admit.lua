@@ -18,7 +18,7 @@
 -- ARGV[10…] user, order, user, order ...
 --
 -- An order is its id or, if its request has an idempotency key, the id, a colon and the key. A 0 precedes
--- an order that takes a voucher again because its money came late: the sale's window does not concern it.
+-- an order that takes a unit again because its money came late: the sale's window does not concern it.
 --
 -- Replies  {verdict, now, seq, stock, back, outcomes, earlier}
 --            verdict   0 decided

@@ -22,7 +22,7 @@
 // An accepted order is its id or, if its request had an idempotency key, the id, a colon and a
 // hash of the key ([Reserved]). So a user's order tells a repetition of its request from another
 // request, for as long as the order itself is known. A 0 precedes an order that was cancelled or
-// expired and takes a voucher again, because its money came late ([ReservedLate]).
+// expired and takes a unit again, because its money came late ([ReservedLate]).
 //
 // # An entry
 //
@@ -79,7 +79,7 @@
 //
 // # Stock that is given back
 //
-// Orders that are cancelled, expired or refunded give their vouchers back in the database, which counts
+// Orders that are cancelled, expired or refunded give their units back in the database, which counts
 // them: a total for each bucket and epoch. return.lua adds what has not arrived yet to the stock and sets
 // ret to the same total, as take.lua does. So it may be repeated, and a call that is lost is made up for by
 // the next one. A bucket that is opened begins with ret 0, and with a stock that has all that was given back

@@ -129,12 +129,12 @@ func Reserved(id int64, key order.KeyHash) string {
 	return text + keySeparator + base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-// lateMark precedes an order that takes a voucher again, for late money. It is not to be taken for the order's first
+// lateMark precedes an order that takes a unit again, for late money. It is not to be taken for the order's first
 // reservation: a return of that one may still be on its way, and must not remove this one. The mark is a zero, so
 // that whoever only wants the number need not know of it.
 const lateMark = "0"
 
-// ReservedLate is [Reserved] for an order that takes a voucher again.
+// ReservedLate is [Reserved] for an order that takes a unit again.
 func ReservedLate(id int64, key order.KeyHash) string { return lateMark + Reserved(id, key) }
 
 // IsLate reports whether a text of [Reserved] or [ReservedLate] is one of the latter.

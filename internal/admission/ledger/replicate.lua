@@ -4,7 +4,7 @@
 -- KEYS[1]  the bucket: a hash, see the package ledger
 -- KEYS[2]  its users: a hash, user -> order
 -- ARGV[1]  the user
--- ARGV[2]  the order, as it is in KEYS[2] or, if it has taken a voucher again, without the 0 before it
+-- ARGV[2]  the order, as it is in KEYS[2] or, if it has taken a unit again, without the 0 before it
 --
 -- Replies  1 done
 --          0 the user does not have that order; nothing was done

@@ -10,7 +10,7 @@ import (
 //go:embed return.lua
 var returnSource string
 
-// Return has a bucket take back the stock of orders that have given their vouchers back in the database. The
+// Return has a bucket take back the stock of orders that have given their units back in the database. The
 // transfer's amount is what was added to the stock. No replica is waited for: the database knows of which returns
 // the bucket was told, and a primary that lacks one has a smaller total than that.
 func (l *Ledger) Return(ctx context.Context, keys Keys, r contract.Return) (Transfer, error) {
