@@ -22,57 +22,39 @@ type attempts struct {
 	unsettled map[entryID]entry
 }
 
-// attemptVerdict is whether an entry may be tried.
-type attemptVerdict int
-
-const (
-	attemptUnrecorded attemptVerdict = iota // it may be tried: nothing says that it crashes processes
-	attemptRecorded                         // it may be tried, and Redis knows of the attempt
-	attemptLater                            // not now: whether it has crashed processes is not known yet
-	attemptDeadly                           // it has crashed MaxAttempts processes
+var (
+	// errAttempted: a process that lives is trying the entry.
+	errAttempted = errors.New("fulfil: another process is trying the entry")
+	// errDeadly: the entry is to blame. It is the detail of a dead letter with the reason [Deadly].
+	errDeadly = errors.New("fulfil: several processes ended during attempts at the entry, and not when others were written")
 )
 
-// begin says whether an entry may be tried, and records the attempt if the entry is suspicious.
-func (a *attempts) begin(ctx context.Context, e *retryEntry) (attemptVerdict, error) {
+// begin records an attempt at a suspicious entry, and returns the function that ends it. Its error is errDeadly, or
+// errAttempted or errNotKnownYet while that is undecided, or one of Redis.
+func (a *attempts) begin(ctx context.Context, e *retryEntry) (end func(), err error) {
 	suspicious := e.entry.deliveries > a.config.MaxDeliveries && a.health.healthy()
 	if !suspicious && !e.undecided {
-		return attemptUnrecorded, nil
+		return func() {}, nil
 	}
-	deadly, err := a.record(ctx, e)
-	if err != nil || deadly || !suspicious {
-		a.end(ctx, e.entry) // with an error it may have begun, for all that Redis says
+	if err = a.record(ctx, e); err == nil && suspicious {
+		return a.watch(ctx, e.entry), nil
 	}
-	switch {
-	case errors.Is(err, errNotKnownYet), errors.Is(err, errAttempted):
-		e.undecided = true
-		return attemptLater, nil
-	case err != nil:
-		return attemptLater, err
-	case deadly:
-		return attemptDeadly, nil
-	case suspicious:
-		return attemptRecorded, nil
-	}
-	return attemptUnrecorded, nil
+	a.end(ctx, e.entry) // with an error it may have begun, for all that Redis says
+	return func() {}, err
 }
 
-// errAttempted: a process that lives is trying the entry.
-var errAttempted = errors.New("fulfil: another process is trying the entry")
-
-// record records an attempt. It reports whether the earlier ones of so many processes ended with their process that the
-// entry is to blame.
-//
-// Its error is errAttempted while a process that lives is trying the entry. So attempts follow each other, and
+// record records an attempt. Its error is errDeadly if the earlier ones of MaxAttempts processes ended with their process,
+// and errAttempted while a process that lives is trying the entry. So attempts follow each other, and
 // processes that are killed at the same moment are one attempt and not several. An attempt that lasts for longer than
 // ClaimIdle is not waited for: Redis may have forgotten its end in a failover.
-func (a *attempts) record(ctx context.Context, e *retryEntry) (deadly bool, err error) {
+func (a *attempts) record(ctx context.Context, e *retryEntry) error {
 	others, err := a.reader.beginAttempt(ctx, e.entry, a.liveness.attempter())
 	if err != nil || len(others) == 0 {
-		return false, err
+		return err
 	}
 	ended, alive, err := a.liveness.attempters(ctx, others)
 	if err != nil {
-		return false, err
+		return err
 	}
 	before := e.awaited
 	e.awaited = map[string]time.Time{}
@@ -85,7 +67,10 @@ func (a *attempts) record(ctx context.Context, e *retryEntry) (deadly bool, err 
 			err = errAttempted
 		}
 	}
-	return err == nil && ended >= a.config.MaxAttempts, err
+	if err == nil && ended >= a.config.MaxAttempts {
+		return errDeadly
+	}
+	return err
 }
 
 // watch returns the function that ends a recorded attempt. Redis knows that the attempt has ended as soon as it takes

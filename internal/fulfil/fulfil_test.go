@@ -373,19 +373,6 @@ func TestPausedPastTheClaim(t *testing.T) {
 	}
 }
 
-// A read that finds nothing is no failure. It blocks for a moment only, since other streams may be woken meanwhile.
-func TestIdleReadIsNoFailure(t *testing.T) {
-	inBubble(t, sale{}, func(t *testing.T, s *env) {
-		in, st := newRedisStreams(s.client), newStream(s.prefix, 1, 0)
-		s.must(in.ensureGroup(t.Context(), st))
-		began := time.Now()
-		entries, err := in.readNew(t.Context(), "w", []*stream{st}, 10, time.Second, nil)
-		if took := time.Since(began); err != nil || len(entries) > 0 || took != longestBlock {
-			t.Errorf("%v, %v after %v, want %v", entries, err, took, longestBlock)
-		}
-	})
-}
-
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	s := &env{t: t, client: redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), db: openDB(t, testkit.SQLite(t))}

@@ -13,14 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// liveness sends the heartbeats of this process, and compares the pending entries of the groups with the processes that
-// are alive. For an entry can be pending without any worker processing it, and two of the causes are errors of no worker:
-//
-//	cause                                                     the entry is pending at
-//	a promoted replica lacks the latest acknowledgements      a live worker that has finished it
-//	the process of its worker has died                        a dead worker
-//
-// It is safe for use by several goroutines.
+// liveness sends the heartbeats of this process, and compares the pending entries of the groups with what its workers know
+// of and with the processes that are alive: no worker's call fails if a promoted replica lacks the latest acknowledgements,
+// or if another process dies. It is safe for use by several goroutines.
 type liveness struct {
 	config  *Config
 	reader  streamReader

@@ -95,63 +95,60 @@ func (r *redisStreams) endAttempt(ctx context.Context, e entry, process string) 
 	})
 }
 
-func (r *redisStreams) findReservation(ctx context.Context, e entry) (contract.Accepted, bool, error) {
-	a := e.order
+func (r *redisStreams) findReservation(ctx context.Context, e entry) (a contract.Accepted, found bool, err error) {
+	a = e.order
+	user, reserved := a.UserID, ""
 	switch {
-	case a.UserID > 0:
-		reserved, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (string, error) {
-			return r.client.HGet(ctx, e.stream.keys.Users, strconv.FormatInt(a.UserID, 10)).Result()
+	case user > 0:
+		reserved, err = call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (string, error) {
+			return r.client.HGet(ctx, e.stream.keys.Users, strconv.FormatInt(user, 10)).Result()
 		})
-		if errors.Is(err, redis.Nil) {
-			return a, false, nil
-		}
-		if err != nil {
-			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
-		}
-		id, key, err := ledger.ParseReserved(reserved)
-		if err != nil {
-			return a, false, fmt.Errorf("the reservation of entry %s: %w", e.id, err)
-		}
-		found := a.OrderID == 0 || a.OrderID == id
-		a.OrderID, a.Key, a.Late = id, key, ledger.IsLate(reserved)
-		return a, found, nil
 	case a.OrderID > 0:
-		user, key, late, found, err := r.userOf(ctx, e)
-		if err != nil {
-			return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
-		}
-		if found {
-			a.UserID, a.Key, a.Late = user, key, late
-		}
-		return a, found, nil
+		user, reserved, err = r.userOf(ctx, e)
 	}
-	return a, false, nil
+	if errors.Is(err, redis.Nil) || err == nil && reserved == "" {
+		return a, false, nil
+	}
+	var id int64
+	var key order.KeyHash
+	if err == nil {
+		id, key, err = ledger.ParseReserved(reserved)
+	}
+	if err != nil {
+		return a, false, fmt.Errorf("find the reservation of entry %s: %w", e.id, err)
+	}
+	found = a.OrderID == 0 || a.OrderID == id
+	a.UserID, a.OrderID, a.Key, a.Late = user, id, key, ledger.IsLate(reserved)
+	return a, found, nil
 }
 
 // scanCount is the number of reservations per HSCAN.
 const scanCount = 1000
 
-// userOf finds the reservation of e's order, and returns its user and its key.
-func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, key order.KeyHash, late, found bool, err error) {
+// userOf finds the reservation of e's order. It returns "" if there is none.
+func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, reserved string, err error) {
 	for cursor := uint64(0); ; {
 		users, err := call(ctx, r, e.stream, nodeTimeout, func(ctx context.Context) (users []string, err error) {
 			users, cursor, err = r.client.HScan(ctx, e.stream.keys.Users, cursor, "", scanCount).Result()
 			return users, err
 		})
 		if err != nil {
-			return 0, 0, false, false, err
+			return 0, "", err
 		}
 		for pair := range slices.Chunk(users, 2) {
 			if len(pair) < 2 {
 				continue
 			}
-			if id, key, err := ledger.ParseReserved(pair[1]); err == nil && id == e.order.OrderID {
+			if id, _, err := ledger.ParseReserved(pair[1]); err == nil && id == e.order.OrderID {
 				user, err := strconv.ParseInt(pair[0], 10, 64)
-				return user, key, ledger.IsLate(pair[1]), err == nil, nil
+				if err != nil {
+					return 0, "", nil //nolint:nilerr // a field that no script has written
+				}
+				return user, pair[1], nil
 			}
 		}
 		if cursor == 0 {
-			return 0, 0, false, false, nil
+			return 0, "", nil
 		}
 	}
 }

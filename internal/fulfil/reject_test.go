@@ -65,20 +65,6 @@ func malformedEntries(t *testing.T, s *env) {
 	}
 }
 
-// Orders that the database refuses are found in the middle of large batches.
-func refusedOrders(t *testing.T, s *env) {
-	for n := range 6 {
-		s.accept(1, 7)
-		if n%2 == 0 {
-			s.accept(2, 1)
-		}
-	}
-	s.makeEpochStale(2)
-	s.run(func(c *Config) { c.BatchSize = 20 })
-	s.wantFinalState(3)
-	s.wantDeadLetters(2, StaleEpoch, StaleEpoch, StaleEpoch)
-}
-
 // Somebody has written an entry by hand, with an epoch that neither the database nor Redis has. It is rejected, and the
 // orders beside it are persisted.
 func epochStillToCome(t *testing.T, s *env) {

@@ -40,31 +40,25 @@ func (r *replicatedStreams) readNew(
 
 func (r *replicatedStreams) readPending(ctx context.Context, consumer string, s *stream, after string, count int) ([]entry, error) {
 	entries, err := r.streamReader.readPending(ctx, consumer, s, after, count)
-	if err != nil {
-		return nil, err
-	}
-	return r.all(ctx, entries)
+	return r.all(ctx, entries, err)
 }
 
 func (r *replicatedStreams) claimIdle(ctx context.Context, consumer string, s *stream, idle time.Duration, cursor string, count int) ([]entry, string, error) {
 	entries, next, err := r.streamReader.claimIdle(ctx, consumer, s, idle, cursor, count)
-	if err != nil {
-		return nil, next, err
-	}
-	entries, err = r.all(ctx, entries)
+	entries, err = r.all(ctx, entries, err)
 	return entries, next, err
 }
 
 func (r *replicatedStreams) claimFrom(ctx context.Context, consumer, from string, s *stream, idle time.Duration, count int) ([]entry, error) {
 	entries, err := r.streamReader.claimFrom(ctx, consumer, from, s, idle, count)
+	return r.all(ctx, entries, err)
+}
+
+// all is replicated for entries of one stream, unless reading them failed.
+func (r *replicatedStreams) all(ctx context.Context, entries []entry, err error) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.all(ctx, entries)
-}
-
-// all is replicated for entries of one stream.
-func (r *replicatedStreams) all(ctx context.Context, entries []entry) ([]entry, error) {
 	kept, failed := r.replicated(ctx, entries)
 	if failed != nil {
 		return nil, failed

@@ -77,21 +77,20 @@ func (w *worker) tryAlone(ctx context.Context, e retryEntry) (attemptResult, err
 	if e.entry.malformed != nil {
 		return decided, w.reject(ctx, e, Malformed, e.entry.malformed)
 	}
-	ended := func() {}
-	switch verdict, err := w.attempts.begin(ctx, &e); {
-	case err != nil:
-		return decided, err
-	case verdict == attemptLater:
+	end, err := w.attempts.begin(ctx, &e)
+	switch {
+	case errors.Is(err, errNotKnownYet), errors.Is(err, errAttempted):
+		e.undecided = true
 		w.retries.add(e, w.config.HeartbeatEvery)
 		return decided, nil
-	case verdict == attemptDeadly:
-		return decided, w.reject(ctx, e, Deadly, errDeadly)
-	case verdict == attemptRecorded:
-		ended = w.attempts.watch(ctx, e.entry)
+	case errors.Is(err, errDeadly):
+		return decided, w.reject(ctx, e, Deadly, err)
+	case err != nil:
+		return decided, err
 	}
 	began := time.Now()
 	statuses, err := w.tryWrite(ctx, []entry{e.entry})
-	ended()
+	end()
 	switch {
 	case err == nil:
 		return written, w.complete(ctx, []entry{e.entry}, statuses)
@@ -145,6 +144,3 @@ func (w *worker) warnRefused(ctx context.Context, e entry, err error) {
 	w.config.Log.LogAttrs(ctx, slog.LevelWarn, "fulfil: the database refuses an order, trying again later",
 		slog.Int64("voucher", e.stream.voucher), slog.Int64("order", e.order.OrderID), slog.Any("error", err))
 }
-
-// errDeadly is the detail of a dead letter with the reason [Deadly].
-var errDeadly = errors.New("fulfil: several processes ended during attempts at the entry, and not when others were written")

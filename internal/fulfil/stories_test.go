@@ -22,7 +22,6 @@ var stories = map[string]struct {
 	"a graceful stop":                    {sale{}, gracefulStop},
 	"a waiter of another process":        {sale{vouchers: 2}, awaitElsewhere},
 	"malformed entries":                  {sale{}, malformedEntries},
-	"refused orders in large batches":    {sale{vouchers: 2}, refusedOrders},
 	"an epoch that is still to come":     {sale{}, epochStillToCome},
 	"the database is an epoch behind":    {sale{}, databaseIsAnEpochBehind},
 	"stores do not belong together":      {sale{}, storesDoNotBelongTogether},
