@@ -1,6 +1,8 @@
 package httpserver
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -92,14 +94,12 @@ func (c *conn) readHeader(p []byte) (n int, err error) {
 	}
 	p = c.header.bounded(p)
 	if len(c.header.rest) > 0 {
-		return c.header.readRest(p)
+		return c.header.pass(p, c.header.rest)
 	}
-	n, err = c.in.read(p)
-	passed, refused := c.header.read(p[:n])
-	if refused != nil {
-		err = refused
-	}
-	return passed, err
+	read, err := c.in.read(p)
+	n, refused := c.header.pass(p, p[:read])
+	c.header.rest = bytes.Clone(c.header.rest) // p is net/http's
+	return n, cmp.Or(refused, err)
 }
 
 // refuseHeader answers a header with too many lines, once.

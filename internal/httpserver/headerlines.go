@@ -49,22 +49,13 @@ func (h *headerLines) bounded(p []byte) []byte {
 	return p
 }
 
-// readRest reads what earlier reads have left.
-func (h *headerLines) readRest(p []byte) (int, error) {
-	part := h.rest[:min(len(p), len(h.rest))]
+// pass copies bytes of a connection into p, as many as are to be passed on now. The others are the rest.
+func (h *headerLines) pass(p, from []byte) (int, error) {
+	part := from[:min(len(p), len(from))]
 	n, err := h.count(part)
 	copy(p, part[:n])
-	if h.rest = h.rest[n:]; len(h.rest) == 0 {
-		h.rest = nil
-	}
-	return n, err
-}
-
-// read is told what was read from the connection. It returns how much of that is to be passed on now.
-func (h *headerLines) read(p []byte) (int, error) {
-	n, err := h.count(p)
-	if err == nil && n < len(p) {
-		h.rest = bytes.Clone(p[n:])
+	if h.rest = from[n:]; len(h.rest) == 0 {
+		h.rest = nil // an idle connection keeps no memory
 	}
 	return n, err
 }
