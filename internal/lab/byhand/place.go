@@ -105,14 +105,20 @@ func newPlace(r *testbed.Run, s Setup) *place {
 	return p
 }
 
-// onRedis uses the shared server, or a primary with a replica of the bench's own.
+// onRedis uses the shared server, a Valkey, or a primary with a replica of the bench's own.
 func (p *place) onRedis() (addrs []string) {
 	r := p.run
 	client := r.RedisClient()
-	if !p.setup.Replica {
+	switch {
+	case p.setup.Lock == "native" && !p.setup.Replica:
+		server := r.OwnValkey()
+		client = p.client(server.Addr())
+		p.store = p.inspector(client)
+		addrs = []string{server.Addr()}
+	case !p.setup.Replica:
 		p.store = r.Inspector(p.setup.Lock)
 		addrs = []string{r.Redis().Addr()}
-	} else {
+	default:
 		one := &primary{RedisServer: r.OwnRedis(), replica: r.OwnRedis()}
 		one.link, one.address = testkit.NewProxy(r, one.Addr()), testkit.NewProxy(r, one.Addr())
 		one.replica.ReplicaOf(one.link.Addr())

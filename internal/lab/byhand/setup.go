@@ -93,8 +93,11 @@ func (s Setup) Needs() []testbed.Server {
 		return []testbed.Server{testbed.ZooKeeper}
 	case lock.InRedis, lock.InProcess:
 	}
-	if s.Replica {
+	switch {
+	case s.Replica:
 		return []testbed.Server{testbed.RedisServer}
+	case s.Lock == "native":
+		return []testbed.Server{testbed.Redis, testbed.Valkey}
 	}
 	return []testbed.Server{testbed.Redis}
 }

@@ -34,7 +34,7 @@ const (
 	Nodes Server = "redis nodes"
 	// RedisServer is for what only redis-server has: replicas, persistence, statistics.
 	RedisServer Server = "redis-server"
-	// Valkey is a server of Valkey 9 or later, which compares and deletes by itself.
+	// Valkey is a server of Valkey 9 or later, which compares and deletes by itself, or the laboratory's own, which does too.
 	Valkey Server = "valkey-server"
 	// Clock is a redis-server whose clock can be set.
 	Clock     Server = "libfaketime"
@@ -48,14 +48,14 @@ func servers() []Server {
 
 // program is what has to be installed for a server.
 func (s Server) program() string {
-	if s.hasBuiltin() {
+	if s == Redis || s == Nodes {
 		return string(RedisServer)
 	}
 	return string(s)
 }
 
 // hasBuiltin says that the laboratory has a server of its own for it.
-func (s Server) hasBuiltin() bool { return s == Redis || s == Nodes }
+func (s Server) hasBuiltin() bool { return s == Redis || s == Nodes || s == Valkey }
 
 // missing says why a server is not available; nil if it is.
 func (e *Environment) missing(server Server) error { return e.options.Missing(server) }
@@ -182,8 +182,13 @@ func (r *Run) OwnRedis(args ...string) *testkit.RedisServer {
 	return testkit.NewRedis(r, args...)
 }
 
-// OwnValkey starts a Valkey server for this experiment only, which requires [Valkey].
-func (r *Run) OwnValkey() *testkit.RedisServer { return testkit.NewValkey(r) }
+// OwnValkey starts a Valkey server or, where none is installed, the laboratory's own, for this experiment only.
+func (r *Run) OwnValkey() *testkit.RedisServer {
+	if r.env.options.Embedded || testkit.Installed(string(Valkey)) != nil {
+		return r.builtinRedis()
+	}
+	return testkit.NewValkey(r)
+}
 
 // builtinRedis starts the laboratory's own Redis server.
 func (r *Run) builtinRedis() *testkit.RedisServer {

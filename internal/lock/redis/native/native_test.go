@@ -104,3 +104,16 @@ func TestLateHolderChangesNothing(t *testing.T) {
 		fail.If(t, next.Release(t.Context()))
 	})
 }
+
+// A renewal of a lock that was taken away does not write over what the next holder has.
+func TestRenewsOnlyItsOwn(t *testing.T) {
+	server := simulate.NewRedis(t)
+	l := open(t, server.Client(t))
+	lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: time.Minute})
+	fail.NowIf(t, err)
+	fail.NowIf(t, server.Mini().Set(l.Name("seat"), "another's"))
+	fail.Unless(t, lease.Extend(t.Context(), time.Hour), lock.ErrLost, "Extend")
+	value, err := server.Mini().Get(l.Name("seat"))
+	fail.NowIf(t, err)
+	fail.Unequal(t, value, "another's", "the next holder's value")
+}
