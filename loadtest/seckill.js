@@ -24,7 +24,7 @@
 //                      life: the voucher asks for payment; buyers pay, pay twice, cancel, pay
 //                      what they have cancelled, or let it expire. The servers need a provider
 //   USERS              buyers in the rush  (2000; for life 300)
-//   STOCK              vouchers on sale  (100; for duplicates USERS x REQUESTS_PER_USER)
+//   STOCK              units on sale  (100; for duplicates USERS x REQUESTS_PER_USER)
 //   VUS                requests (duplicates: users) at once  (200; for duplicates 50)
 //   MAX_CONNECTIONS    refuse to run if VUS needs more connections: for duplicates REQUESTS_PER_USER
 //                      for each, for all two for each  (no limit; 1000 in docker-compose.yml)

@@ -166,9 +166,9 @@ func childSettlements(db *database.DB, f fate) (*payment.Settlements, error) {
 	if err != nil {
 		return nil, err
 	}
-	life := moneyStore{db.Life(), f}
+	life := moneyStore{db.Lifecycle(), f}
 	return payment.NewSettlements(payment.SettlementsConfig{
-		Webhooks: webhooks, Provider: payment.NewProvider(client, "EUR"), Life: life, Store: life,
+		Webhooks: webhooks, Provider: payment.NewProvider(client, "EUR"), Lifecycle: life, Store: life,
 		Observer: unobserved{}, Log: slog.New(slog.NewTextHandler(os.Stdout, nil)),
 	})
 }
@@ -216,11 +216,11 @@ func (s lateStore) RefundLate(ctx context.Context, m contract.LateMoney, why ord
 
 // moneyStore is the store of what settles and refunds.
 type moneyStore struct {
-	*database.Life
+	*database.Lifecycle
 	fate fate
 }
 
-// Settle implements [payment.Life].
+// Settle implements [payment.Lifecycle].
 func (s moneyStore) Settle(ctx context.Context, r order.Receipt) (order.Settlement, error) {
 	settled, err := s.MarkPaid(ctx, r)
 	if err == nil && !settled.Repeated {
@@ -229,14 +229,14 @@ func (s moneyStore) Settle(ctx context.Context, r order.Receipt) (order.Settleme
 	return settled, err
 }
 
-// Refund implements [payment.Life].
+// Refund implements [payment.Lifecycle].
 func (s moneyStore) Refund(ctx context.Context, id int64) (order.Order, error) {
 	return s.BeginRefund(ctx, id)
 }
 
 // DueRefunds implements [payment.Store].
 func (s moneyStore) DueRefunds(ctx context.Context, after string, limit int) ([]order.RefundRequest, error) {
-	due, err := s.Life.DueRefunds(ctx, after, limit)
+	due, err := s.Lifecycle.DueRefunds(ctx, after, limit)
 	if len(due) > 0 {
 		s.fate.pass(pointCall)
 	}
@@ -246,7 +246,7 @@ func (s moneyStore) DueRefunds(ctx context.Context, after string, limit int) ([]
 // MarkRefunded implements [payment.Store].
 func (s moneyStore) MarkRefunded(ctx context.Context, paymentID string) error {
 	s.fate.pass(pointReturned)
-	err := s.Life.MarkRefunded(ctx, paymentID)
+	err := s.Lifecycle.MarkRefunded(ctx, paymentID)
 	if err == nil {
 		s.fate.pass(pointCompleted)
 	}

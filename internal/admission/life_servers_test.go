@@ -32,7 +32,7 @@ type shop struct {
 	client  *redis.Client
 	db      *database.DB
 	prefix  string
-	life    *database.Life
+	life    *database.Lifecycle
 	gate    *admission.Gate
 	returns *admission.Returner
 	late    *admission.LateMoney
@@ -51,7 +51,7 @@ func newShop(t *testing.T, where testkit.Database) *shop {
 	must(t, err)
 	client := redis.NewClient(&redis.Options{Addr: testkit.Redis(t).Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	s := &shop{t: t, client: client, db: db, prefix: testkit.KeyPrefix(t), life: db.Life(), ids: &atomic.Int64{}}
+	s := &shop{t: t, client: client, db: db, prefix: testkit.KeyPrefix(t), life: db.Lifecycle(), ids: &atomic.Int64{}}
 	s.ids.Store(1000)
 	s.start()
 	return s

@@ -319,7 +319,7 @@ func (t *tx) advanceSeqs(s *voucherShare) error {
 	})
 }
 
-// takeStock takes the orders of one voucher from its stock, if there is enough and their epoch is not
+// takeStock takes the units of orders of one voucher from its stock, if there is enough and their epoch is not
 // over.
 func (t *tx) takeStock(s *voucherShare) error {
 	return t.enqueue(write{

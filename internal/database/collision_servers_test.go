@@ -47,7 +47,7 @@ func TestWhoWaitsOnceForALockedRow(t *testing.T) {
 		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
 			wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))), order.ErrUnavailable)
-			if n, err := d.Life().ExpireDue(t.Context(), 10); n != 1 || !errors.Is(err, order.ErrUnavailable) {
+			if n, err := d.Lifecycle().ExpireDue(t.Context(), 10); n != 1 || !errors.Is(err, order.ErrUnavailable) {
 				t.Errorf("%d orders expired, %v", n, err)
 			}
 			if strings.Contains(log.String(), repeated) {

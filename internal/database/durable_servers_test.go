@@ -64,23 +64,26 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 			placeUnpaid(t, d, 1+id, 100+id)
 		}
 		for id, payment := range map[int64]string{2: "p2", 3: "p3"} {
-			wantErr(t, errOf(d.Life().MarkPaid(t.Context(), paid(payment, id))))
+			wantErr(t, errOf(d.Lifecycle().MarkPaid(t.Context(), paid(payment, id))))
 		}
-		wantErr(t, errOf(d.Life().BeginRefund(t.Context(), 3)))
+		wantErr(t, errOf(d.Lifecycle().BeginRefund(t.Context(), 3)))
 		v = newVoucher(2, 10)
 		v.PayWithin = time.Hour
 		openSale(t, d, v)
 		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 13, 2))))
-		wantErr(t, errOf(d.Life().Cancel(t.Context(), 12)))
+		wantErr(t, errOf(d.Lifecycle().Cancel(t.Context(), 12)))
 		due, _, err := d.AdmissionStore().Returns(t.Context(), contract.Return{}, 1)
 		wantErr(t, err)
 		wantErr(t, d.AdmissionStore().Returned(t.Context(), due[0], 13))
 	}
 	cancel := func(id int64) func(context.Context, *DB) error {
-		return func(ctx context.Context, d *DB) error { _, err := d.Life().Cancel(ctx, id); return err }
+		return func(ctx context.Context, d *DB) error { _, err := d.Lifecycle().Cancel(ctx, id); return err }
 	}
-	refund := func(ctx context.Context, d *DB) error { _, err := d.Life().BeginRefund(ctx, 2); return err }
-	settle := func(ctx context.Context, d *DB) error { _, err := d.Life().MarkPaid(ctx, paid("p1", 1)); return err }
+	refund := func(ctx context.Context, d *DB) error { _, err := d.Lifecycle().BeginRefund(ctx, 2); return err }
+	settle := func(ctx context.Context, d *DB) error {
+		_, err := d.Lifecycle().MarkPaid(ctx, paid("p1", 1))
+		return err
+	}
 	persist := func(ctx context.Context, d *DB) error {
 		_, err := d.AdmissionStore().Persist(ctx, acceptedRange(11, 14, 2))
 		return err
@@ -90,11 +93,14 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 		return err
 	}
 	pay := func(ctx context.Context, d *DB) error {
-		_, err := d.Life().KeepPayment(ctx, order.Payment{OrderID: 1, ID: "p1", AmountCents: 8000, PayBy: time.Now().Add(time.Hour)})
+		_, err := d.Lifecycle().KeepPayment(ctx, order.Payment{OrderID: 1, ID: "p1", AmountCents: 8000, PayBy: time.Now().Add(time.Hour)})
 		return err
 	}
-	late := func(ctx context.Context, d *DB) error { _, err := d.Life().MarkPaid(ctx, paid("p12", 12)); return err }
-	refunded := func(ctx context.Context, d *DB) error { return d.Life().MarkRefunded(ctx, "p3") }
+	late := func(ctx context.Context, d *DB) error {
+		_, err := d.Lifecycle().MarkPaid(ctx, paid("p12", 12))
+		return err
+	}
+	refunded := func(ctx context.Context, d *DB) error { return d.Lifecycle().MarkRefunded(ctx, "p3") }
 	for _, c := range []struct {
 		name    string
 		change  func(context.Context, *DB) error // made by one process
@@ -130,7 +136,7 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 		}},
 		{"money arrives", settle, "SELECT 1 FROM payments WHERE payment_id = 'p1'", settle},
 		{"an order is to be paid", persist, "SELECT 1 FROM orders WHERE id = 13", func(ctx context.Context, d *DB) error {
-			_, err := d.Life().PaymentOf(ctx, 13)
+			_, err := d.Lifecycle().PaymentOf(ctx, 13)
 			return err
 		}},
 		{"a payment is created", pay, "SELECT 1 FROM order_payments WHERE order_id = 1 AND payment_id IS NOT NULL", pay},
@@ -140,7 +146,7 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 		}},
 		{"a refund begins", refund, "SELECT 1 FROM orders WHERE id = 2 AND status = 'refunding'", refund},
 		{"a refund is due", refund, "SELECT 1 FROM payments WHERE payment_id = 'p2' AND refund_due", func(ctx context.Context, d *DB) error {
-			_, err := d.Life().DueRefunds(ctx, "", 10)
+			_, err := d.Lifecycle().DueRefunds(ctx, "", 10)
 			return err
 		}},
 		{"a refund is carried out", refunded, "SELECT 1 FROM orders WHERE id = 3 AND status = 'refunded'", refunded},

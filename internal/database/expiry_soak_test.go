@@ -47,7 +47,7 @@ func TestSoakExpiryAmongAMillionOrders(t *testing.T) {
 		slowest, all := time.Duration(0), time.Now()
 		for range polls {
 			begun := time.Now()
-			if n, err := d.Life().ExpireDue(t.Context(), 500); n != 0 || err != nil {
+			if n, err := d.Lifecycle().ExpireDue(t.Context(), 500); n != 0 || err != nil {
 				t.Fatalf("%d orders expired, %v", n, err)
 			}
 			slowest = max(slowest, time.Since(begun))
@@ -59,9 +59,9 @@ func TestSoakExpiryAmongAMillionOrders(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		for range 2 {
-			life, err := order.NewLife(order.LifeConfig{Store: d.Life(), Orders: new(order.Service), Log: slog.New(slog.DiscardHandler)})
+			lifecycle, err := order.NewLifecycle(order.LifecycleConfig{Store: d.Lifecycle(), Orders: new(order.Service), Log: slog.New(slog.DiscardHandler)})
 			wantErr(t, err)
-			go func() { life.RunExpiry(ctx); ended <- struct{}{} }()
+			go func() { lifecycle.RunExpiry(ctx); ended <- struct{}{} }()
 		}
 		exec(`INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at)
 			SELECT id + ?, 1, user_id + ?, unique_user_id + ?, 'unpaid', created_at FROM orders WHERE id <= ?`, unpaid, unpaid, unpaid, due)

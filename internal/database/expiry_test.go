@@ -30,11 +30,11 @@ func TestExpiry(t *testing.T) {
 		expired := make([]int, 4)
 		errs := runAtOnce(len(expired), func(i int) error {
 			for {
-				n, err := d.Life().ExpireDue(t.Context(), 30)
+				n, err := d.Lifecycle().ExpireDue(t.Context(), 30)
 				if expired[i] += n; err != nil {
 					return err
 				}
-				if due, err := d.Life().due(t.Context(), 0, 1); err != nil || len(due) == 0 {
+				if due, err := d.Lifecycle().due(t.Context(), 0, 1); err != nil || len(due) == 0 {
 					return err
 				}
 			}
@@ -75,7 +75,7 @@ func TestExpiryPassesVouchersThatFail(t *testing.T) {
 			trigger = "CREATE TRIGGER refuses BEFORE UPDATE ON vouchers WHEN OLD.id = 1 BEGIN SELECT RAISE(ABORT, 'refused'); END"
 		}
 		wantErr(t, errOf(d.writers.ExecContext(t.Context(), trigger)))
-		n, err := d.Life().ExpireDue(t.Context(), limit)
+		n, err := d.Lifecycle().ExpireDue(t.Context(), limit)
 		if n != 2 || err == nil || !strings.Contains(err.Error(), "voucher 1: ") {
 			t.Errorf("%d orders expired, %v; want the 2 of the other vouchers, and an error that names voucher 1", n, err)
 		}

@@ -68,7 +68,7 @@ func (s *AdmissionStore) RefundLate(ctx context.Context, m contract.LateMoney, w
 const refusedWhy = "('no_stock', 'other_order', 'not_payable')"
 
 // refusedLate returns why late money of an order was refused, or [sql.ErrNoRows].
-func (l *Life) refusedLate(ctx context.Context, orderID int64) (why order.Outcome, err error) {
+func (l *Lifecycle) refusedLate(ctx context.Context, orderID int64) (why order.Outcome, err error) {
 	const query = "SELECT outcome FROM payments WHERE order_id = ? AND outcome IN " + refusedWhy + " ORDER BY received_at, payment_id LIMIT 1"
 	err = (&tx{db: l.db}).read(ctx, query, []any{orderID}, &why)
 	return why, err
@@ -76,7 +76,7 @@ func (l *Life) refusedLate(ctx context.Context, orderID int64) (why order.Outcom
 
 // keepUndecided records money about which the gate is to be asked. The error is errMoved if other money of the order
 // was refused meanwhile.
-func (l *Life) keepUndecided(ctx context.Context, r order.Receipt) error {
+func (l *Lifecycle) keepUndecided(ctx context.Context, r order.Receipt) error {
 	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		w := newReceipt(r, order.LateUndecided)
 		w.query = `INSERT INTO payments (payment_id, order_id, amount_cents, received_at, outcome, refund_due)

@@ -50,7 +50,7 @@ func (s *lateSale) reserved(id int64, late bool) contract.Accepted {
 	}
 }
 
-// cancelled places an order and cancels it, and money comes for it. Redis was told of its voucher.
+// cancelled places an order and cancels it, and money comes for it. Redis was told of the unit that it gave back.
 func (s *lateSale) cancelled(id int64) contract.LateMoney {
 	s.Helper()
 	s.persists(order.Unpaid, s.reserved(id, false))
@@ -98,7 +98,7 @@ func (s *lateSale) persists(want order.Status, orders ...contract.Accepted) {
 // wantMoney compares what became of the money of an order.
 func (s *lateSale) wantMoney(id int64, outcome order.Outcome, refundDue bool) {
 	s.Helper()
-	d, err := s.d.Life().Details(s.Context(), id)
+	d, err := s.d.Lifecycle().Details(s.Context(), id)
 	if err != nil || len(d.Payments) != 1 || d.Payments[0].Outcome != outcome || d.Payments[0].RefundDue != refundDue {
 		s.Errorf("the money of order %d: %+v, %v; want %s", id, d.Payments, err, outcome)
 	}
@@ -159,7 +159,7 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 		settles(t, d, receipt("pay_10", 10), order.Settlement{Outcome: order.SettledLate, Repeated: true})
 		settles(t, d, receipt("second", 10), order.Settlement{Outcome: order.RefundNotPayable})
 
-		wantErr(t, errOf(d.Life().BeginRefund(t.Context(), 10)))
+		wantErr(t, errOf(d.Lifecycle().BeginRefund(t.Context(), 10)))
 		due, _, err := s.store.Returns(t.Context(), contract.Return{}, 10)
 		if err != nil || len(due) != 1 || due[0].Total != 2 || len(due[0].Orders) != 1 || !due[0].Orders[0].Late {
 			t.Errorf("due: %+v, %v", due, err)
@@ -201,7 +201,7 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 		// The provider gives the money back by itself.
 		s.cancelled(14)
 		for range 2 {
-			wantErr(t, d.Life().MarkRefunded(t.Context(), "pay_14"))
+			wantErr(t, d.Lifecycle().MarkRefunded(t.Context(), "pay_14"))
 		}
 		s.persists(order.Rejected, s.reserved(14, true))
 		s.wantMoney(14, order.RefundNotPayable, false)
@@ -243,7 +243,7 @@ func TestLateMoneyOfSeveralPayments(t *testing.T) {
 			t.Fatalf("%+v, %v", left, err)
 		}
 		wantErr(t, s.store.RefundLate(t.Context(), left[0], order.RefundNotPayable))
-		details, err := d.Life().Details(t.Context(), 10)
+		details, err := d.Lifecycle().Details(t.Context(), 10)
 		wantErr(t, err)
 		if bought(details) != 1 || len(details.Payments) != 2 {
 			t.Errorf("%+v", details.Payments)
@@ -276,7 +276,7 @@ func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
 	})
 }
 
-// Several processes decide at the same instant, also while more money arrives: the money has paid for a voucher or goes
+// Several processes decide at the same instant, also while more money arrives: the money has paid for a unit or goes
 // back, and the stock is right. A worker that was told that a late order is rejected gives its reservation back, so no
 // other one is told otherwise afterwards.
 func TestLateMoneyAtTheSameInstant(t *testing.T) {
@@ -299,7 +299,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 				case who == 3:
 					err = s.store.RefundLate(t.Context(), m, order.RefundNoStock)
 				case who == 4 && id%2 > 0:
-					_, err = d.Life().MarkPaid(t.Context(), more)
+					_, err = d.Lifecycle().MarkPaid(t.Context(), more)
 				}
 				return err
 			})
@@ -309,7 +309,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 			if slices.Contains(states, order.Rejected) && final[0] != order.Rejected {
 				t.Errorf("order %d was rejected, and is %s", a.OrderID, final[0])
 			}
-			switch details, err := d.Life().Details(t.Context(), a.OrderID); {
+			switch details, err := d.Lifecycle().Details(t.Context(), a.OrderID); {
 			case err != nil:
 				t.Error(err)
 			case final[0] != order.Paid && final[0] != order.Rejected:
@@ -335,28 +335,28 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 	})
 }
 
-// Money that arrives late takes a voucher if there is one and the user has no other order.
+// Money that arrives late takes a unit if there is one and the user has no other order.
 func TestLatePayment(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		life := d.Life()
+		lifecycle := d.Lifecycle()
 		createVoucher(t, d, 1, 1)
 		placeUnpaid(t, d, 10, 100)
 		cancelOrders(t, d, 10)
 		settles(t, d, receipt("late", 10), order.Settlement{Outcome: order.SettledLate})
 		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
-		wantErr(t, errOf(life.BeginRefund(t.Context(), 10)))
+		wantErr(t, errOf(lifecycle.BeginRefund(t.Context(), 10)))
 
 		placeUnpaid(t, d, 11, 101)
 		cancelOrders(t, d, 11)
-		placeUnpaid(t, d, 12, 102) // the last voucher
+		placeUnpaid(t, d, 12, 102) // the last unit
 		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock})
 		settles(t, d, receipt("too late", 11), order.Settlement{Outcome: order.RefundNoStock, Repeated: true})
 		cancelOrders(t, d, 12)
 		placeUnpaid(t, d, 13, 102)
 		settles(t, d, receipt("other", 12), order.Settlement{Outcome: order.RefundOtherOrder})
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
-		due, err := life.DueRefunds(t.Context(), "late", 10)
+		due, err := lifecycle.DueRefunds(t.Context(), "late", 10)
 		if err != nil || len(due) != 2 || due[0].PaymentID != "other" || due[1].PaymentID != "too late" {
 			t.Errorf("due: %+v, %v", due, err)
 		}

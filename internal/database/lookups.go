@@ -9,7 +9,7 @@ import (
 )
 
 // DueLookups lists up to limit payments that are to be looked up now, the longest due first.
-func (l *Life) DueLookups(ctx context.Context, now time.Time, limit int) (due []order.Lookup, err error) {
+func (l *Lifecycle) DueLookups(ctx context.Context, now time.Time, limit int) (due []order.Lookup, err error) {
 	const query = "SELECT order_id, payment_id, pay_by, look_at FROM order_payments WHERE look_at <= ? ORDER BY look_at LIMIT ?"
 	err = (&tx{db: l.db}).readAll(ctx, query, []any{stamp(now), limit}, func(rows *sql.Rows) error {
 		var one order.Lookup
@@ -23,7 +23,7 @@ func (l *Life) DueLookups(ctx context.Context, now time.Time, limit int) (due []
 
 // PostponeLookup makes a look-up due at another time; the zero time means never. It reports whether it was still due
 // when it was before: of several processes that ask, one is told so.
-func (l *Life) PostponeLookup(ctx context.Context, one order.Lookup, until time.Time) (moved bool, err error) {
+func (l *Lifecycle) PostponeLookup(ctx context.Context, one order.Lookup, until time.Time) (moved bool, err error) {
 	at := sql.NullTime{Time: stamp(until), Valid: !until.IsZero()}
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{

@@ -20,10 +20,10 @@ func TestLookups(t *testing.T) {
 		}
 		wantDue(t, d, later)
 		for id, name := range map[int64]string{10: "pay_a", 11: "pay_b"} {
-			p, err := d.Life().PaymentOf(t.Context(), id)
+			p, err := d.Lifecycle().PaymentOf(t.Context(), id)
 			wantErr(t, err)
 			p.ID, p.URL = name, "http://pay.test/"+name
-			wantErr(t, errOf(d.Life().KeepPayment(t.Context(), p)))
+			wantErr(t, errOf(d.Lifecycle().KeepPayment(t.Context(), p)))
 		}
 		wantDue(t, d, time.Now().Add(-time.Hour))
 		wantDue(t, d, later, 10, 11)
@@ -34,7 +34,7 @@ func TestLookups(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				if mine, err := d.Life().PostponeLookup(t.Context(), due[0], later); err != nil {
+				if mine, err := d.Lifecycle().PostponeLookup(t.Context(), due[0], later); err != nil {
 					t.Error(err)
 				} else if mine {
 					claimed.Add(1)
@@ -45,7 +45,7 @@ func TestLookups(t *testing.T) {
 		fail.Unequal(t, claimed.Load(), 1, "of 8 have the look-up")
 		wantDue(t, d, later.Add(-time.Second))
 		due = wantDue(t, d, later.Add(time.Second), 10)
-		if mine, err := d.Life().PostponeLookup(t.Context(), due[0], time.Time{}); err != nil || !mine {
+		if mine, err := d.Lifecycle().PostponeLookup(t.Context(), due[0], time.Time{}); err != nil || !mine {
 			t.Errorf("%v, %v", mine, err)
 		}
 		wantDue(t, d, later.Add(time.Hour))
@@ -54,7 +54,7 @@ func TestLookups(t *testing.T) {
 
 func wantDue(t *testing.T, d *DB, at time.Time, orders ...int64) []order.Lookup {
 	t.Helper()
-	due, err := d.Life().DueLookups(t.Context(), at, 10)
+	due, err := d.Lifecycle().DueLookups(t.Context(), at, 10)
 	wantErr(t, err)
 	found := map[int64]bool{}
 	for _, one := range due {

@@ -14,8 +14,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// PaymentOf implements [order.LifeStore].
-func (l *Life) PaymentOf(ctx context.Context, orderID int64) (order.Payment, error) {
+// PaymentOf implements [order.LifecycleStore].
+func (l *Lifecycle) PaymentOf(ctx context.Context, orderID int64) (order.Payment, error) {
 	const query = `SELECT o.status, p.amount_cents, p.pay_by, COALESCE(p.payment_id, ''), COALESCE(p.pay_url, '')
 		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id WHERE o.id = ?`
 	p := order.Payment{OrderID: orderID}
@@ -39,8 +39,8 @@ func (l *Life) PaymentOf(ctx context.Context, orderID int64) (order.Payment, err
 	return p, nil
 }
 
-// KeepPayment implements [order.LifeStore].
-func (l *Life) KeepPayment(ctx context.Context, p order.Payment) (order.Payment, error) {
+// KeepPayment implements [order.LifecycleStore].
+func (l *Lifecycle) KeepPayment(ctx context.Context, p order.Payment) (order.Payment, error) {
 	kept := false
 	err := l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
@@ -64,10 +64,10 @@ func (l *Life) KeepPayment(ctx context.Context, p order.Payment) (order.Payment,
 // maxSettles bounds how often MarkPaid begins again because the order has moved on.
 const maxSettles = 10
 
-// MarkPaid implements [order.LifeStore]. Each attempt is one transaction, which first adds the row of the
+// MarkPaid implements [order.LifecycleStore]. Each attempt is one transaction, which first adds the row of the
 // payment: two messages about the same payment meet there. An attempt that finds the order in another state
 // than it was read in changes nothing, and the next one reads again.
-func (l *Life) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement, error) {
+func (l *Lifecycle) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement, error) {
 	for range maxSettles {
 		switch s, err := l.settled(ctx, r.PaymentID); {
 		case err == nil:
@@ -85,14 +85,14 @@ func (l *Life) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement,
 }
 
 // settled returns what became of a payment, or [sql.ErrNoRows].
-func (l *Life) settled(ctx context.Context, paymentID string) (order.Settlement, error) {
+func (l *Lifecycle) settled(ctx context.Context, paymentID string) (order.Settlement, error) {
 	s := order.Settlement{Repeated: true}
 	err := (&tx{db: l.db}).read(ctx, "SELECT outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &s.Outcome)
 	return s, err
 }
 
 // settle decides about money that was not seen before.
-func (l *Life) settle(ctx context.Context, r order.Receipt) (order.Outcome, error) {
+func (l *Lifecycle) settle(ctx context.Context, r order.Receipt) (order.Outcome, error) {
 	o, err := l.read(ctx, r.OrderID)
 	switch {
 	case errors.Is(err, order.ErrNotFound):
@@ -119,12 +119,12 @@ func (l *Life) settle(ctx context.Context, r order.Receipt) (order.Outcome, erro
 }
 
 // keep records money that pays for nothing. It is to be refunded, unless it belongs to no order.
-func (l *Life) keep(ctx context.Context, r order.Receipt, outcome order.Outcome) (order.Outcome, error) {
+func (l *Lifecycle) keep(ctx context.Context, r order.Receipt, outcome order.Outcome) (order.Outcome, error) {
 	return outcome, l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(newReceipt(r, outcome)) })
 }
 
 // pay moves an order to Paid.
-func (l *Life) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome order.Outcome) error {
+func (l *Lifecycle) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome order.Outcome) error {
 	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		if err := t.enqueue(newReceipt(r, outcome)); err != nil {
 			return err
@@ -144,7 +144,7 @@ func paidBy(paymentID string, orderID int64) write {
 	}
 }
 
-// payLate has an order that was cancelled or expired take a voucher again. The statements themselves decide:
+// payLate has an order that was cancelled or expired take a unit again. The statements themselves decide:
 // the unique index refuses a user with another order, and the condition on the stock an order without a
 // voucher. Both leave nothing behind, and the money is to be refunded.
 //
@@ -152,7 +152,7 @@ func paidBy(paymentID string, orderID int64) write {
 // asked; see late.go.
 //
 // Under both flows, once money of the order was refused, further money is refused for the same reason.
-func (l *Life) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order.Outcome, error) {
+func (l *Lifecycle) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order.Outcome, error) {
 	refused, err := l.refusedLate(ctx, o.ID)
 	switch {
 	case err == nil:
@@ -180,12 +180,12 @@ func (l *Life) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order
 	return order.SettledLate, err
 }
 
-func (l *Life) soldByAdmission(ctx context.Context, voucherID int64) (admitted bool, err error) {
+func (l *Lifecycle) soldByAdmission(ctx context.Context, voucherID int64) (admitted bool, err error) {
 	err = (&tx{db: l.db}).readVoucher(ctx, "SELECT admission_epoch > 0 FROM vouchers WHERE id = ?", voucherID, &admitted)
 	return admitted, err
 }
 
-// takeStockAgain takes a voucher for an order that had given its own back.
+// takeStockAgain takes a unit for an order that had given its own back.
 func takeStockAgain(o heldOrder) write {
 	return write{
 		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0",
@@ -206,16 +206,16 @@ func newReceipt(r order.Receipt, outcome order.Outcome) write {
 	}
 }
 
-// BeginRefund implements [order.LifeStore].
-func (l *Life) BeginRefund(ctx context.Context, orderID int64) (order.Order, error) {
+// BeginRefund implements [order.LifecycleStore].
+func (l *Lifecycle) BeginRefund(ctx context.Context, orderID int64) (order.Order, error) {
 	return l.giveBack(ctx, orderID, order.Paid, order.Refunding, order.ErrNotRefundable, write{
 		query: "UPDATE payments SET refund_due = TRUE WHERE order_id = ? AND outcome IN ('paid', 'paid_late')",
 		args:  []any{orderID},
 	})
 }
 
-// DueRefunds implements [order.LifeStore].
-func (l *Life) DueRefunds(ctx context.Context, after string, limit int) (due []order.RefundRequest, err error) {
+// DueRefunds implements [order.LifecycleStore].
+func (l *Lifecycle) DueRefunds(ctx context.Context, after string, limit int) (due []order.RefundRequest, err error) {
 	const query = "SELECT payment_id, amount_cents FROM payments WHERE refund_due = TRUE AND payment_id > ? ORDER BY payment_id LIMIT ?"
 	err = (&tx{db: l.db}).readAll(ctx, query, []any{after, limit}, func(rows *sql.Rows) error {
 		var r order.RefundRequest
@@ -233,8 +233,8 @@ func (l *Life) DueRefunds(ctx context.Context, after string, limit int) (due []o
 	return due, nil
 }
 
-// MarkRefunded implements [order.LifeStore].
-func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
+// MarkRefunded implements [order.LifecycleStore].
+func (l *Lifecycle) MarkRefunded(ctx context.Context, paymentID string) error {
 	var orderID int64
 	var outcome order.Outcome
 	err := (&tx{db: l.db}).read(ctx, "SELECT order_id, outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &orderID, &outcome)
@@ -268,8 +268,8 @@ func (l *Life) MarkRefunded(ctx context.Context, paymentID string) error {
 	return err
 }
 
-// UnmatchedPayments implements [order.LifeStore].
-func (l *Life) UnmatchedPayments(ctx context.Context) (payments, cents int64, err error) {
+// UnmatchedPayments implements [order.LifecycleStore].
+func (l *Lifecycle) UnmatchedPayments(ctx context.Context) (payments, cents int64, err error) {
 	const query = "SELECT COUNT(*), COALESCE(SUM(amount_cents), 0) FROM payments WHERE outcome = 'unmatched' AND refunded_at IS NULL"
 	err = (&tx{db: l.db}).read(ctx, query, nil, &payments, &cents)
 	return payments, cents, err

@@ -15,7 +15,7 @@ import (
 const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns r
 	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
 
-// arrivedIn counts the pieces that a bucket of a voucher v has given back in its open epoch, and that Redis was told of:
+// arrivedIn counts the units that a bucket of a voucher v has given back in its open epoch, and that Redis was told of:
 // the total less the orders that wait to be told.
 func arrivedIn(bucket string) string {
 	return `COALESCE((SELECT r.total - (SELECT COUNT(*) FROM returned_orders u
@@ -171,7 +171,7 @@ func (s *AdmissionStore) forgetReturns(ctx context.Context, r contract.Return) e
 // both.
 func (s *AdmissionStore) fill(ctx context.Context, r *contract.Return) error {
 	read := &tx{db: s.db}
-	// An order that was paid late has given its first voucher back before, and Redis was told of that.
+	// An order that was paid late has given its first unit back before, and Redis was told of that.
 	const orders = `SELECT r.order_id, r.user_id, COALESCE(r.key_hash, 0),
 			EXISTS (SELECT 1 FROM payments p WHERE p.order_id = r.order_id AND p.outcome = 'paid_late')
 		FROM returned_orders r WHERE r.voucher_id = ? AND r.bucket = ? AND r.epoch = ? ORDER BY r.order_id LIMIT ?`

@@ -135,7 +135,7 @@ func (t *tx) insertUnpaid(o order.Order, insert write) error {
 	return t.enqueue(t.db.newPayments(held))
 }
 
-// newPayments records what is to be paid for orders, and until when. [Life.due] asks the database's clock whether that time
+// newPayments records what is to be paid for orders, and until when. [Lifecycle.due] asks the database's clock whether that time
 // is over, so the time that is left counts from that clock on: the process's may be off.
 func (d *DB) newPayments(orders []heldOrder) write {
 	payBy, at := "?", func(t time.Time) any { return stamp(t) }

@@ -150,7 +150,7 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 	})
 }
 
-// Twenty buyers at once: one gets the last piece, and one user gets one order.
+// Twenty buyers at once: one gets the last unit, and one user gets one order.
 func TestTwentyAtOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)
@@ -159,7 +159,7 @@ func TestTwentyAtOnce(t *testing.T) {
 			place func(i int64) order.Order
 			want  error
 		}{
-			"the last piece": {func(i int64) order.Order { return newOrder(i+1, 1, i+1) }, voucher.ErrSoldOut},
+			"the last unit": {func(i int64) order.Order { return newOrder(i+1, 1, i+1) }, voucher.ErrSoldOut},
 			"one user":       {func(i int64) order.Order { return newOrder(i+100, 2, 42) }, order.ErrAlreadyOrdered},
 		} {
 			got := countErrs(t, runAtOnce(20, func(i int) error {

@@ -54,7 +54,7 @@ func TestSoakAlertsFireOnFaults(t *testing.T) {
 	}
 	const nothing = "" // is bought
 
-	// Redis loses three vouchers that the database has. A process compares them every half minute, so that this alert is
+	// Redis loses three units that the database has. A process compares them every half minute, so that this alert is
 	// waited for at the end.
 	drifting := api.sell(t, `{"flow":"admission"}`)
 	if status := api.order(t, drifting, 1); status != http.StatusAccepted {

@@ -8,7 +8,7 @@ import (
 	"seckill/internal/order"
 )
 
-// Lifecycle moves orders through their states after they were placed. [order.Life] implements it.
+// Lifecycle moves orders through their states after they were placed. [order.Lifecycle] implements it.
 type Lifecycle interface {
 	// Cancel cancels a user's unpaid order, or returns an [order.ErrNotCancellable].
 	Cancel(ctx context.Context, userID, id int64) (order.Order, error)
@@ -22,7 +22,7 @@ type Lifecycle interface {
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 }
 
-var _ Lifecycle = (*order.Life)(nil)
+var _ Lifecycle = (*order.Lifecycle)(nil)
 
 // paymentJSON is what a buyer is told to pay.
 type paymentJSON struct {

@@ -33,7 +33,7 @@ type Order struct {
 	Status                Status
 	CreatedAt             time.Time
 	// PayBy is until when the order is to be paid, and AmountCents how much. They are set while an order is
-	// placed whose voucher asks for payment; [LifeStore] shows them later.
+	// placed whose voucher asks for payment; [LifecycleStore] shows them later.
 	PayBy       time.Time
 	AmountCents int64
 	// Key is the idempotency key under which the order was placed. It is set under the admission flow

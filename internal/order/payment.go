@@ -48,7 +48,7 @@ var (
 )
 
 // PaymentProvider takes the buyers' money. Its errors are [ErrPaymentUnavailable], [ErrPaymentRefused],
-// [ErrPaymentUnusable], [ErrPaymentNotFound] and the context's. It tells of money that it has received by itself, through [Life.Settle].
+// [ErrPaymentUnusable], [ErrPaymentNotFound] and the context's. It tells of money that it has received by itself, through [Lifecycle.Settle].
 type PaymentProvider interface {
 	// Create returns the payment for a request: a new one, or the one of an earlier call with the same key.
 	Create(ctx context.Context, r PaymentRequest) (Payment, error)
@@ -74,7 +74,7 @@ type Outcome string
 const (
 	// SettledPaid: the order was unpaid, and is paid now.
 	SettledPaid Outcome = "paid"
-	// SettledLate: the order was cancelled or expired, and has taken a voucher again.
+	// SettledLate: the order was cancelled or expired, and has taken a unit again.
 	SettledLate Outcome = "paid_late"
 
 	// LateUndecided: the order was cancelled or expired, and the gate of the admission flow is to be asked for
@@ -84,7 +84,7 @@ const (
 	// The money of the following outcomes goes back to the buyer.
 
 	RefundWrongAmount Outcome = "wrong_amount" // the order stays as it is
-	RefundNoStock     Outcome = "no_stock"     // it came late, and no voucher is left
+	RefundNoStock     Outcome = "no_stock"     // it came late, and no unit is left
 	RefundOtherOrder  Outcome = "other_order"  // it came late, and the user has another order
 	RefundNotPayable  Outcome = "not_payable"  // the order was paid before, or never asked for payment
 
@@ -92,7 +92,7 @@ const (
 	Unmatched Outcome = "unmatched"
 )
 
-// Bought reports whether the money has paid for a voucher.
+// Bought reports whether the money has paid for a unit.
 func (o Outcome) Bought() bool { return o == SettledPaid || o == SettledLate }
 
 // Refund reports whether the money goes back at once.

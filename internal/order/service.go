@@ -47,7 +47,7 @@ func NewService(c Config) (*Service, error) {
 	}, nil
 }
 
-// Request asks for one voucher for one user.
+// Request asks for one unit of a voucher for one user.
 type Request struct {
 	VoucherID, UserID int64
 	// ID is the id for the order; 0 generates one.
@@ -75,7 +75,7 @@ func (s *Service) KeepsKeys(ctx context.Context, voucherID int64) (bool, error) 
 	return v.Policy.Flow == voucher.FlowAdmission && s.gate != nil, nil
 }
 
-// Place orders one voucher for one user under the voucher's policy. The order is Confirmed, or
+// Place orders one unit for one user under the voucher's policy. The order is Confirmed, or
 // Unpaid if the voucher asks for payment, or Pending under the admission flow. A resumed order has the state that it has reached. Place returns
 // the errors of voucher, of this package, of the context and of the lock. If the lock was lost,
 // nothing was sold.
@@ -182,7 +182,7 @@ const resolveTimeout = 2 * time.Second
 //
 //   - the commit got no answer;
 //   - an earlier attempt may have committed: that of a resumed request since Place looked for it, or one that the
-//     database itself reported as rolled back, which is not relied on. Such an attempt has bought the last piece or this
+//     database itself reported as rolled back, which is not relied on. Such an attempt has bought the last unit or this
 //     user's only one, or was in time for the sale;
 //   - another row is in the way of this one. It may be this very order, or one that is gone by now.
 //

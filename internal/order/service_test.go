@@ -236,7 +236,7 @@ func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
 		"the version has changed":     func(p *voucher.Policy) { p.Stock = voucher.StockVersion },
 		"the lock is inside":          func(p *voucher.Policy) { p.Placement = voucher.InsideTx },
 	} {
-		for _, stock := range []int64{10, 1} { // it may have bought the last piece
+		for _, stock := range []int64{10, 1} { // it may have bought the last unit
 			s := newFixture(t, policy)
 			s.store.collisions, s.store.committed, s.store.stock = 1, true, stock
 			if o, err := s.order(t); err != nil || o != s.store.orders[o.ID] || len(s.store.orders) != 1 || s.store.stock != stock-1 {
@@ -327,9 +327,9 @@ func TestResumedOrderMeetsTheEarlierAttempt(t *testing.T) {
 		writing   bool           // it is before the writes
 		want      error          // without an earlier attempt
 	}{
-		"it bought the last piece":                  {known, false, voucher.ErrSoldOut},
+		"it bought the last unit":                  {known, false, voucher.ErrSoldOut},
 		"it committed at the sale's end":            {over, false, voucher.ErrEnded},
-		"it bought the last piece before the write": {soldOut, true, voucher.ErrSoldOut},
+		"it bought the last unit before the write": {soldOut, true, voucher.ErrSoldOut},
 		"it committed before the write":             {func(*fixture) {}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

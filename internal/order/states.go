@@ -11,7 +11,7 @@ const (
 	Confirmed Status = "confirmed" // sold; nothing is to be paid
 	Rejected  Status = "rejected"  // accepted by the gate, and refused by the database
 
-	Unpaid    Status = "unpaid"    // has a voucher until it is to be paid
+	Unpaid    Status = "unpaid"    // has a unit until it is to be paid
 	Paid      Status = "paid"      // sold
 	Cancelled Status = "cancelled" // given back by the buyer before it was paid
 	Expired   Status = "expired"   // not paid in time
@@ -55,7 +55,7 @@ var moves = []Move{
 	{Unpaid, Paid, ByProvider},
 	{Unpaid, Cancelled, ByBuyer},
 	{Unpaid, Expired, ByClock},
-	{Cancelled, Paid, ByProvider}, // money that arrives late, if a voucher is left; see LateStore
+	{Cancelled, Paid, ByProvider}, // money that arrives late, if a unit is left; see LateStore
 	{Expired, Paid, ByProvider},   // the same
 	{Paid, Refunding, ByAdmin},
 	{Refunding, Refunded, ByProvider},
@@ -83,12 +83,12 @@ func (m Move) Stock() int64 {
 	return 0
 }
 
-// Live reports whether an order in this state has a voucher: it counts against the stock, and its user has
+// Live reports whether an order in this state has a unit: it counts against the stock, and its user has
 // no other live order.
 func (s Status) Live() bool { return s == Confirmed || s == Unpaid || s == Paid }
 
 // Persisted reports whether the database has carried out an accepted order, now or earlier. Whatever became
-// of the order afterwards, it has taken its voucher then.
+// of the order afterwards, it has taken its unit then.
 func (s Status) Persisted() bool { return s != "" && s != Pending && s != Rejected }
 
 // Changes reports whether a buyer may wait for the next state. An order that is cancelled or expired changes

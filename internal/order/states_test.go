@@ -30,15 +30,15 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// On every way through the table an order takes one voucher at most, and gives back what it took.
+// On every way through the table an order takes one unit at most, and gives back what it took.
 func TestMovesKeepTheStock(t *testing.T) {
 	var walk func(at order.Status, has int64, steps int)
 	walk = func(at order.Status, has int64, steps int) {
 		if want := int64(0); has != want && !at.Live() && at != order.Pending {
-			t.Errorf("an order that is %s has %d vouchers", at, has)
+			t.Errorf("an order that is %s has %d units", at, has)
 		}
 		if at.Live() && has != 1 {
-			t.Errorf("an order that is %s has %d vouchers", at, has)
+			t.Errorf("an order that is %s has %d units", at, has)
 		}
 		for _, m := range order.Moves() {
 			if m.From == at && steps < 8 {

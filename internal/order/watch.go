@@ -14,7 +14,7 @@ const watchEvery = 250 * time.Millisecond
 // stateWatch waits for changes of state that may be made by any process. All waits of this process share one
 // query, so many buyers who wait for their payments cost the database one statement in each interval.
 type stateWatch struct {
-	store LifeStore
+	store LifecycleStore
 
 	mu      sync.Mutex
 	waiting map[int64]int // how many wait for an order
@@ -24,7 +24,7 @@ type stateWatch struct {
 	readAt  time.Time
 }
 
-func newStateWatch(store LifeStore) stateWatch {
+func newStateWatch(store LifecycleStore) stateWatch {
 	return stateWatch{store: store, waiting: make(map[int64]int), reading: make(chan struct{}, 1)}
 }
 

@@ -11,15 +11,15 @@ import (
 	"seckill/internal/order"
 )
 
-// Life moves orders when money arrives or goes back. [order.Life] implements it.
-type Life interface {
+// Lifecycle moves orders when money arrives or goes back. [order.Lifecycle] implements it.
+type Lifecycle interface {
 	Settle(ctx context.Context, r order.Receipt) (order.Settlement, error)
 	Refund(ctx context.Context, id int64) (order.Order, error)
 }
 
-// Store keeps what is to be done at the provider. database.Life implements it.
+// Store keeps what is to be done at the provider. database.Lifecycle implements it.
 type Store interface {
-	// DueRefunds, MarkRefunded and UnmatchedPayments are those of [order.LifeStore].
+	// DueRefunds, MarkRefunded and UnmatchedPayments are those of [order.LifecycleStore].
 	DueRefunds(ctx context.Context, after string, limit int) ([]order.RefundRequest, error)
 	MarkRefunded(ctx context.Context, paymentID string) error
 	UnmatchedPayments(ctx context.Context) (payments, cents int64, err error)
@@ -46,12 +46,12 @@ type Observer interface {
 
 // SettlementsConfig is what [Settlements] need. Everything is required.
 type SettlementsConfig struct {
-	Webhooks *Webhooks
-	Provider *Provider
-	Life     Life
-	Store    Store
-	Observer Observer
-	Log      *slog.Logger
+	Webhooks  *Webhooks
+	Provider  *Provider
+	Lifecycle Lifecycle
+	Store     Store
+	Observer  Observer
+	Log       *slog.Logger
 }
 
 // Settlements bring what the provider knows to the orders, and the refunds of the orders to the provider. Any number
@@ -63,7 +63,7 @@ type Settlements struct {
 
 // NewSettlements returns Settlements. Nothing is refunded and looked up before [Settlements.Run].
 func NewSettlements(c SettlementsConfig) (*Settlements, error) {
-	if c.Webhooks == nil || c.Provider == nil || c.Life == nil || c.Store == nil || c.Observer == nil || c.Log == nil {
+	if c.Webhooks == nil || c.Provider == nil || c.Lifecycle == nil || c.Store == nil || c.Observer == nil || c.Log == nil {
 		return nil, errors.New("payment: incomplete configuration")
 	}
 	return &Settlements{SettlementsConfig: c, retries: newRetries(maxRetries)}, nil
@@ -142,7 +142,7 @@ func (s *Settlements) apply(ctx context.Context, now Payment) error {
 		return nil // the time to pay decides what becomes of the order
 	}
 	r := s.Provider.receipt(now)
-	settled, err := s.Life.Settle(ctx, r)
+	settled, err := s.Lifecycle.Settle(ctx, r)
 	if err != nil {
 		return fmt.Errorf("settle the payment %s: %w", now.ID, err)
 	}
@@ -154,7 +154,7 @@ func (s *Settlements) apply(ctx context.Context, now Payment) error {
 	}
 	// All of it went back. If nobody here has asked for that, the order follows now.
 	if settled.Outcome.Bought() {
-		if _, err := s.Life.Refund(ctx, r.OrderID); err != nil && !errors.Is(err, order.ErrNotRefundable) {
+		if _, err := s.Lifecycle.Refund(ctx, r.OrderID); err != nil && !errors.Is(err, order.ErrNotRefundable) {
 			return fmt.Errorf("the order of the refunded payment %s: %w", now.ID, err)
 		}
 	}

@@ -44,10 +44,10 @@ func (b *books) Event(kind, result string) {
 }
 func (b *books) Settled(outcome order.Outcome, _ int64) { b.note("%s", outcome) }
 
-// life is the part of books whose name it shares with the observer's.
-type life struct{ *books }
+// lifecycle is the part of books whose name it shares with the observer's.
+type lifecycle struct{ *books }
 
-func (l life) Refund(_ context.Context, id int64) (order.Order, error) {
+func (l lifecycle) Refund(_ context.Context, id int64) (order.Order, error) {
 	l.note("refund order %d", id)
 	return order.Order{}, l.refund
 }
@@ -80,7 +80,7 @@ func TestReceive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &books{outcome: c.outcome, settle: c.settle, refund: c.refund}
 			s, err := NewSettlements(SettlementsConfig{
-				Webhooks: newWebhooks(t, exampleSecret), Provider: NewProvider(nil, "EUR"), Life: life{b}, Store: b, Observer: b, Log: slog.New(slog.DiscardHandler),
+				Webhooks: newWebhooks(t, exampleSecret), Provider: NewProvider(nil, "EUR"), Lifecycle: lifecycle{b}, Store: b, Observer: b, Log: slog.New(slog.DiscardHandler),
 			})
 			fail.NowIf(t, err)
 			p := open()

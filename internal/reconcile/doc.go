@@ -9,7 +9,7 @@
 //	pending         accepted orders in the streams
 //	unacknowledged  those of them that the database has already confirmed: a worker has
 //	                written them and not taken them out of the stream yet
-//	live            orders that have a voucher: confirmed, unpaid or paid
+//	live            orders that have a unit: confirmed, unpaid or paid
 //	returning       what orders gave back in the database, and Redis was not told of yet
 //	drift           what is left over; 0 if the voucher balances
 //

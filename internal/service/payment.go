@@ -20,9 +20,9 @@ import (
 // PaymentsPath is where the provider sends its webhooks.
 const PaymentsPath = "/api/v1/payments/events"
 
-// payments are the payment provider and what connects it to the orders. Without a provider only life is set.
+// payments are the payment provider and what connects it to the orders. Without a provider only lifecycle is set.
 type payments struct {
-	life        *order.Life
+	lifecycle   *order.Lifecycle
 	client      *payment.Client
 	settlements *payment.Settlements
 	sandbox     *sandbox.Sandbox // that of an embedded service
@@ -42,17 +42,17 @@ func openPayments(ctx context.Context, cfg Config, stores *stores, orders *order
 			return nil, fmt.Errorf("payment sandbox: %w", err)
 		}
 	}
-	life := order.LifeConfig{Store: stores.db.Life(), Orders: orders, Log: log}
+	config := order.LifecycleConfig{Store: stores.db.Lifecycle(), Orders: orders, Log: log}
 	if to.URL == "" {
-		p.life, err = order.NewLife(life)
+		p.lifecycle, err = order.NewLifecycle(config)
 		return p, err
 	}
 	if p.client, err = payment.NewClient(payment.ClientConfig{URL: to.URL, Key: to.APIKey}); err != nil {
 		return nil, fmt.Errorf("SECKILL_PAYMENT_URL: %w", err)
 	}
 	provider := payment.NewProvider(p.client, to.Currency)
-	life.Provider = provider
-	if p.life, err = order.NewLife(life); err != nil {
+	config.Provider = provider
+	if p.lifecycle, err = order.NewLifecycle(config); err != nil {
 		return nil, err
 	}
 	webhooks, err := payment.NewWebhooks(to.WebhookSecrets...)
@@ -64,7 +64,7 @@ func openPayments(ctx context.Context, cfg Config, stores *stores, orders *order
 		return nil, err
 	}
 	p.settlements, err = payment.NewSettlements(payment.SettlementsConfig{
-		Webhooks: webhooks, Provider: provider, Life: p.life, Store: stores.db.Life(), Observer: observer, Log: log,
+		Webhooks: webhooks, Provider: provider, Lifecycle: p.lifecycle, Store: stores.db.Lifecycle(), Observer: observer, Log: log,
 	})
 	return p, err
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // Stock is raised in the database by hand, while the voucher is sold by admission. It is not on sale, which is reported with
-// what to do, and that has it sold, to the last piece.
+// what to do, and that has it sold, to the last unit.
 func TestStockRaisedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, ctx := slog.New(slog.DiscardHandler), t.Context()

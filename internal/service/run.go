@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, money.close()) }()
 	api, err := newAPI(cfg, httpapi.Deps{
-		Orders: rec.orders(orders), Lifecycle: money.life, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
+		Orders: rec.orders(orders), Lifecycle: money.lifecycle, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
 		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {
@@ -128,7 +128,7 @@ func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 func background(stores *stores, guard *rediswatch.Guard, money *payments, log *slog.Logger) []func(ctx context.Context, url string) error {
 	return []func(ctx context.Context, url string) error{
 		func(ctx context.Context, _ string) error { guard.Run(ctx); return nil },
-		func(ctx context.Context, _ string) error { money.life.RunExpiry(ctx); return nil },
+		func(ctx context.Context, _ string) error { money.lifecycle.RunExpiry(ctx); return nil },
 		money.run,
 		func(ctx context.Context, _ string) error {
 			sweepUntil(ctx, log, "idempotency keys were not swept", func(ctx context.Context, limit int) (int64, error) {

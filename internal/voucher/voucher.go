@@ -34,7 +34,7 @@ type Voucher struct {
 	// The sale window is half open: BeginAt ≤ now < EndAt.
 	BeginAt, EndAt time.Time
 	// PayWithin is how long a buyer has to pay, in whole seconds. 0: the voucher asks for no payment, and an
-	// order is confirmed at once. Otherwise an order that is not paid in time gives its voucher back.
+	// order is confirmed at once. Otherwise an order that is not paid in time gives its unit back.
 	PayWithin time.Duration
 	Policy    Policy
 	CreatedAt time.Time
@@ -43,9 +43,9 @@ type Voucher struct {
 // Bounds of a voucher's fields.
 const (
 	MaxTitle = 200            // characters
-	MaxStock = 10_000_000     // pieces
+	MaxStock = 10_000_000     // units
 	MaxCents = 10_000_000_000 // a hundred million in the currency's main unit
-	// MaxPayWithin bounds the time to pay: until then an unpaid order keeps a voucher from other buyers.
+	// MaxPayWithin bounds the time to pay: until then an unpaid order keeps a unit from other buyers.
 	MaxPayWithin = 7 * 24 * time.Hour
 )
 

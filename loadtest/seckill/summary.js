@@ -134,7 +134,7 @@ function words(r) {
 }
 
 function headline(r) {
-  const sale = `${how(r.policy)}: ${r.users} buyers, ${r.initial_stock} vouchers`;
+  const sale = `${how(r.policy)}: ${r.users} buyers, ${r.initial_stock} units`;
   if (!r.audit) return `${sale}: NOT KNOWN whether the sale was right, there is no audit`;
   return `${sale}, ${r.audit.orders} ${plural(r.audit.orders, 'order')}: ${verdict(r)}`;
 }

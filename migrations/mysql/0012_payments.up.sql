@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS payments (
     KEY payments_to_refund (refund_due, payment_id)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
--- How many orders of a bucket have given their vouchers back within an epoch. Redis has the
+-- How many orders of a bucket have given their units back within an epoch. Redis has the
 -- same total of what has arrived there; see the package ledger. A row for each bucket of a
 -- voucher that asks for payment is created with the voucher.
 CREATE TABLE IF NOT EXISTS admission_returns (
@@ -52,7 +52,7 @@ CREATE TABLE IF NOT EXISTS admission_returns (
     PRIMARY KEY (voucher_id, bucket)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
--- Orders that have given their vouchers back in the database, and not yet in Redis. The epoch
+-- Orders that have given their units back in the database, and not yet in Redis. The epoch
 -- is the voucher's at that moment; once it is over, there is nothing left to do.
 CREATE TABLE IF NOT EXISTS returned_orders (
     order_id   BIGINT NOT NULL PRIMARY KEY,

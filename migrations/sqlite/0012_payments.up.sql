@@ -41,7 +41,7 @@ CREATE TABLE payments (
 CREATE INDEX payments_by_order ON payments (order_id);
 CREATE INDEX payments_to_refund ON payments (refund_due, payment_id);
 
--- How many orders of a bucket have given their vouchers back within an epoch. Redis has the
+-- How many orders of a bucket have given their units back within an epoch. Redis has the
 -- same total of what has arrived there; see the package ledger. A row for each bucket of a
 -- voucher that asks for payment is created with the voucher.
 CREATE TABLE admission_returns (
@@ -52,7 +52,7 @@ CREATE TABLE admission_returns (
     PRIMARY KEY (voucher_id, bucket)
 ) WITHOUT ROWID;
 
--- Orders that have given their vouchers back in the database, and not yet in Redis. The epoch
+-- Orders that have given their units back in the database, and not yet in Redis. The epoch
 -- is the voucher's at that moment; once it is over, there is nothing left to do.
 CREATE TABLE returned_orders (
     order_id   INTEGER NOT NULL PRIMARY KEY,

@@ -21,7 +21,7 @@ func TestAFloodOfKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			gone, open := harness.OpenSale(t, 1, policy, p), harness.OpenSale(t, 10_000, policy, p)
 			if got := gone.BuyUntilAnswered(0, 1, "first"); got.Order == "" {
-				t.Fatalf("the one piece: %+v", got)
+				t.Fatalf("the one unit: %+v", got)
 			}
 			const senders, each = 4, 250
 			var flood sync.WaitGroup

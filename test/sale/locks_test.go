@@ -56,7 +56,7 @@ func TestEveryLockSells(t *testing.T) {
 			})
 			sold := sale.Audit(0).Orders
 			if told := codes["created"] + codes["sold_out"] + codes["already_ordered"]; sold != 10 || told != 20 {
-				t.Errorf("%d of 10 vouchers were sold; 20 buyers were told %v", sold, codes)
+				t.Errorf("%d of 10 units were sold; 20 buyers were told %v", sold, codes)
 			}
 		})
 	}

@@ -131,7 +131,7 @@ type AdmissionStore interface {
 }
 
 // ReturnStore is the database's side of stock that goes back to the gate. An order that is cancelled, expired
-// or refunded gives its unit back in one transaction of the database ([order.LifeStore]); the gate is told
+// or refunded gives its unit back in one transaction of the database ([order.LifecycleStore]); the gate is told
 // afterwards, as often as it takes. Its errors are those of [AdmissionStore].
 type ReturnStore interface {
 	// Returns looks at up to limit buckets with orders of which the gate was not told yet, after the bucket of

@@ -73,7 +73,7 @@ func (s *paidSale) openProvider(b sandbox.Behaviour, handle func(ctx context.Con
 // project is the handler of the project, which also carries out refunds.
 func (p *provider) project() handler {
 	settlements, err := payment.NewSettlements(payment.SettlementsConfig{
-		Webhooks: p.webhooks, Provider: p.payer, Life: settling{p.sale.life}, Store: p.sale.life,
+		Webhooks: p.webhooks, Provider: p.payer, Lifecycle: settling{p.sale.life}, Store: p.sale.life,
 		Observer: unobserved{}, Log: slog.New(slog.DiscardHandler),
 	})
 	p.sale.must(err)
@@ -96,14 +96,14 @@ func (p *provider) verified(handle func(context.Context, payment.Event) error) h
 }
 
 // settling is the project's store as what package payment settles with.
-type settling struct{ life *database.Life }
+type settling struct{ life *database.Lifecycle }
 
-// Settle implements [payment.Life].
+// Settle implements [payment.Lifecycle].
 func (s settling) Settle(ctx context.Context, r order.Receipt) (order.Settlement, error) {
 	return s.life.MarkPaid(ctx, r)
 }
 
-// Refund implements [payment.Life].
+// Refund implements [payment.Lifecycle].
 func (s settling) Refund(ctx context.Context, id int64) (order.Order, error) {
 	return s.life.BeginRefund(ctx, id)
 }

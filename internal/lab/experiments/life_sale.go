@@ -22,7 +22,7 @@ type paidSale struct {
 	setup    lab.Setup
 	sale     *testbed.Sale
 	db       *database.DB
-	life     *database.Life
+	life     *database.Lifecycle
 	programs flawed.Orders // those with a mistake
 	provider *provider     // nil without money
 	orders   []int64
@@ -39,7 +39,7 @@ const (
 func newPaidSale(t *lab.Trial, setup lab.Setup, stock int, lanes ...finding.Lane) *paidSale {
 	db := t.OwnDB()
 	return &paidSale{
-		Trial: t, timeline: newTimeline(lanes...), setup: setup, db: db, life: db.Life(), programs: flawed.OpenOrders(db.RowPool()),
+		Trial: t, timeline: newTimeline(lanes...), setup: setup, db: db, life: db.Lifecycle(), programs: flawed.OpenOrders(db.RowPool()),
 		sale: t.SaleWithPayment(db, setup.Policy, int64(stock), lifeCents, amplePay),
 	}
 }

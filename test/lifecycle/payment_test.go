@@ -1,4 +1,4 @@
-package life
+package lifecycle
 
 import (
 	"context"
@@ -248,7 +248,7 @@ func TestLostPaymentEventIsLookedUp(t *testing.T) {
 	b := s.buyAs(t, 7, voucherID)
 	pressPay(t, b.page)
 	var o shown
-	// A busy machine may ask when the order has expired: then the money takes the voucher again.
+	// A busy machine may ask when the order has expired: then the money takes a unit again.
 	testkit.Until(t, "the order is paid", func() bool { o = s.show(t, b); return o.Status == "paid" })
 	fail.Unequal(t, s.metric(t, `seckill_payment_events_total{result="ok",type="payment.paid"}`), "0", "events came")
 	s.balanced(t, voucherID, 0)

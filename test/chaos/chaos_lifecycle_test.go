@@ -22,29 +22,29 @@ import (
 	"seckill/test/harness"
 )
 
-// TestChaosLife runs rounds of sales that ask for payment, over two processes: under the locked flow and under
+// TestChaosLifecycle runs rounds of sales that ask for payment, over two processes: under the locked flow and under
 // admission in turn. The buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing, and the
 // administrator refunds. The provider is a process of its own that duplicates, reorders and loses its events, and lets
 // money arrive late. Meanwhile processes, Redis, MariaDB and the provider are killed or paused at random.
 //
 // Once a round has come to rest, the stock equation is exact, no order is paid and returned, and every unit of money
-// has either paid for a voucher or gone back, once.
+// has either paid for a unit or gone back, once.
 //
 // SECKILL_TEST_ROUNDS is the number of rounds (default 2), SECKILL_TEST_SEED determines the faults and their targets.
-func TestChaosLife(t *testing.T) {
+func TestChaosLifecycle(t *testing.T) {
 	t.Parallel()
-	runLifeChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 2))
+	runLifecycleChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 2))
 }
 
-// TestSoakChaosLife is TestChaosLife for some minutes.
-func TestSoakChaosLife(t *testing.T) {
+// TestSoakChaosLifecycle is TestChaosLifecycle for some minutes.
+func TestSoakChaosLifecycle(t *testing.T) {
 	testkit.Soak(t)
-	runLifeChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 30))
+	runLifecycleChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 30))
 }
 
-func runLifeChaos(t *testing.T, rounds int) {
+func runLifecycleChaos(t *testing.T, rounds int) {
 	t.Helper()
-	c := openLifeChaos(t, rounds)
+	c := openLifecycleChaos(t, rounds)
 	for n := range rounds {
 		c.round(n)
 		if n > 0 {
@@ -60,8 +60,8 @@ func runLifeChaos(t *testing.T, rounds int) {
 	c.end()
 }
 
-// lifeChaos is a service with its provider, and the faults that are injected into both.
-type lifeChaos struct {
+// lifecycleChaos is a service with its provider, and the faults that are injected into both.
+type lifecycleChaos struct {
 	*bed
 	mariadb *testkit.SQLServer
 	where   harness.Stores
@@ -73,16 +73,16 @@ type lifeChaos struct {
 	pages, events         *testkit.Proxy // to the provider, and from it to the service: their addresses stay
 	providerURL, eventURL string
 
-	rounds []*lifeRound
-	sum    lifeSum
+	rounds []*lifecycleRound
+	sum    lifecycleSum
 }
 
-func openLifeChaos(t *testing.T, rounds int) *lifeChaos {
+func openLifecycleChaos(t *testing.T, rounds int) *lifecycleChaos {
 	t.Helper()
-	c := &lifeChaos{
+	c := &lifecycleChaos{
 		bed: openBed(t, rounds), journal: filepath.Join(t.TempDir(), "provider"),
 		mariadb: testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"), redis: testkit.NewRedis(t, harness.Fsync("always")...),
-		sum: lifeSum{states: map[string]int{}, outcomes: map[string]int{}},
+		sum: lifecycleSum{states: map[string]int{}, outcomes: map[string]int{}},
 	}
 	// The two addresses lead nowhere until the processes behind them are there.
 	c.pages, c.events = testkit.NewProxy(t, "127.0.0.1:1"), testkit.NewProxy(t, "127.0.0.1:1")
@@ -102,14 +102,14 @@ func openLifeChaos(t *testing.T, rounds int) *lifeChaos {
 	return c
 }
 
-func (c *lifeChaos) start(i int) {
+func (c *lifecycleChaos) start(i int) {
 	c.t.Helper()
 	c.serve(i, c.where)
 	c.events.SetUpstream(strings.TrimPrefix(c.apis[i].URL, "http://"))
 }
 
 // startProvider starts the provider with what its file has, on another port than before.
-func (c *lifeChaos) startProvider() {
+func (c *lifecycleChaos) startProvider() {
 	c.t.Helper()
 	addr := testkit.FreeAddr(c.t)
 	c.provider = testkit.Start(c.t, testkit.Command{
@@ -123,11 +123,11 @@ func (c *lifeChaos) startProvider() {
 }
 
 // misbehave has the provider misbehave in a new way.
-func (c *lifeChaos) misbehave() {
+func (c *lifecycleChaos) misbehave() {
 	c.t.Helper()
 	b := sandbox.Behaviour{Duplicate: c.rng.IntN(3), ReorderMS: c.rng.IntN(3) * 50, Lose: []float64{0, 0.1, 0.3}[c.rng.IntN(3)]}
 	if c.rng.IntN(2) == 0 {
-		b.PayLateMS = c.rng.IntN(int(2 * lifePayWithin / time.Millisecond))
+		b.PayLateMS = c.rng.IntN(int(2 * lifecyclePayWithin / time.Millisecond))
 	}
 	body, err := json.Marshal(b)
 	fail.NowIf(c.t, err)
@@ -139,8 +139,8 @@ func (c *lifeChaos) misbehave() {
 	})
 }
 
-// lifeRound is the voucher of one round.
-type lifeRound struct {
+// lifecycleRound is the voucher of one round.
+type lifecycleRound struct {
 	*harness.Sale
 	stock int
 	calm  chan struct{}
@@ -150,12 +150,12 @@ type lifeRound struct {
 }
 
 const (
-	// lifePayWithin is how long a buyer has to pay.
-	lifePayWithin = 3 * time.Second
-	lifePrice     = 8000
+	// lifecyclePayWithin is how long a buyer has to pay.
+	lifecyclePayWithin = 3 * time.Second
+	lifecyclePrice     = 8000
 )
 
-func (c *lifeChaos) round(n int) {
+func (c *lifecycleChaos) round(n int) {
 	c.t.Helper()
 	harness.WaitReady(c.t, c.apis[:]...)
 	c.misbehave()
@@ -164,7 +164,7 @@ func (c *lifeChaos) round(n int) {
 		buckets = 1 + 3*(n/2%2)
 		policy = fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets)
 	}
-	r := &lifeRound{stock: 20 + c.rng.IntN(80), calm: make(chan struct{}), orders: map[string]int{}}
+	r := &lifecycleRound{stock: 20 + c.rng.IntN(80), calm: make(chan struct{}), orders: map[string]int{}}
 	r.Sale = openPaidSale(c.t, r.stock, policy, c.apis[:]...)
 	r.Client, r.Buckets = c.client, buckets
 	c.rounds = append(c.rounds, r)
@@ -192,11 +192,11 @@ func (c *lifeChaos) round(n int) {
 // openPaidSale is openSale of a voucher that asks for payment.
 func openPaidSale(t *testing.T, stock int, policy string, processes ...harness.Process) *harness.Sale {
 	t.Helper()
-	return harness.OpenSaleOf(t, fmt.Sprintf(`"stock":%d,"price_cents":%d,"pay_within_s":%d`, stock, lifePrice, int(lifePayWithin.Seconds())), policy, processes...)
+	return harness.OpenSaleOf(t, fmt.Sprintf(`"stock":%d,"price_cents":%d,"pay_within_s":%d`, stock, lifecyclePrice, int(lifecyclePayWithin.Seconds())), policy, processes...)
 }
 
 // hands are the strikes of four rounds. In the first two each target is killed, all but the provider under the locked flow.
-func (c *lifeChaos) hands() [][]strike {
+func (c *lifecycleChaos) hands() [][]strike {
 	kill := func(name string) strike { return func() { c.kill(name) } }
 	anyOf := func() string { return []string{"API", "API", "Redis", "MariaDB", "provider"}[c.rng.IntN(5)] }
 	stop := func() {
@@ -212,7 +212,7 @@ func (c *lifeChaos) hands() [][]strike {
 }
 
 // kill kills a target and starts it again.
-func (c *lifeChaos) kill(name string) {
+func (c *lifecycleChaos) kill(name string) {
 	c.struck["SIGKILL "+name]++
 	target, back := c.target(name)
 	target.Kill()
@@ -227,7 +227,7 @@ type target interface {
 }
 
 // target returns a target and what starts it again.
-func (c *lifeChaos) target(name string) (hit target, back func()) {
+func (c *lifecycleChaos) target(name string) (hit target, back func()) {
 	switch name {
 	case "Redis":
 		return c.redis, c.redis.Restart
@@ -243,4 +243,4 @@ func (c *lifeChaos) target(name string) (hit target, back func()) {
 var errNotAtRest = errors.New("not at rest")
 
 // redisClient is a client of the round's Redis.
-func (c *lifeChaos) redisClient() *redis.Client { return harness.RedisAt(c.t, c.redis.Addr()) }
+func (c *lifecycleChaos) redisClient() *redis.Client { return harness.RedisAt(c.t, c.redis.Addr()) }

@@ -15,12 +15,12 @@ import (
 	"seckill/test/harness"
 )
 
-// lifeSum adds up what the rounds came to.
-type lifeSum struct {
+// lifecycleSum adds up what the rounds came to.
+type lifecycleSum struct {
 	orders, paid, refunded int
 	cents                  int64
 	states, outcomes       map[string]int
-	late                   int // payments that came late under the admission flow and have bought a voucher
+	late                   int // payments that came late under the admission flow and have bought a unit
 }
 
 // providerPayment is a payment in the provider's books.
@@ -30,7 +30,7 @@ type providerPayment struct {
 }
 
 // listPayments reads the provider's books from a place on.
-func (c *lifeChaos) listPayments() (all []providerPayment, err error) {
+func (c *lifecycleChaos) listPayments() (all []providerPayment, err error) {
 	for after, more := 0, true; more; {
 		status, body := c.send(http.MethodGet, c.providerURL+"/v1/payments?after="+strconv.Itoa(after), 0,
 			http.Header{"Authorization": {"Bearer " + harness.PaymentKey}}, "")
@@ -52,13 +52,13 @@ func (c *lifeChaos) listPayments() (all []providerPayment, err error) {
 
 // bookedRound is what the stores have of a round.
 type bookedRound struct {
-	orders   map[string]bookedLife // by id
-	stock    int                   // the database's
-	payments []providerPayment     // of these orders
+	orders   map[string]bookedLifecycle // by id
+	stock    int                        // the database's
+	payments []providerPayment          // of these orders
 }
 
-// bookedLife is an order in the database.
-type bookedLife struct {
+// bookedLifecycle is an order in the database.
+type bookedLifecycle struct {
 	user   int
 	status string
 }
@@ -66,7 +66,7 @@ type bookedLife struct {
 // read reads the books of a round. What is still on its way makes it an errNotAtRest. Money only moves on: once the
 // provider's payments are final and known, and then nothing is due in the database, the provider's books are final.
 // The orders are read at one moment with what is due: late money that is decided in between changes an order and the stock.
-func (c *lifeChaos) read(r *lifeRound) (b bookedRound, err error) {
+func (c *lifecycleChaos) read(r *lifecycleRound) (b bookedRound, err error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
 	if b.orders, err = readOrders(ctx, c.books, r); err != nil {
@@ -98,17 +98,17 @@ func (c *lifeChaos) read(r *lifeRound) (b bookedRound, err error) {
 
 func readOrders(ctx context.Context, books interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}, r *lifeRound,
-) (map[string]bookedLife, error) {
+}, r *lifecycleRound,
+) (map[string]bookedLifecycle, error) {
 	rows, err := books.QueryContext(ctx, "SELECT id, user_id, status FROM orders WHERE voucher_id = ?", r.Voucher)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	orders := map[string]bookedLife{}
+	orders := map[string]bookedLifecycle{}
 	for rows.Next() {
 		var id string
-		var o bookedLife
+		var o bookedLifecycle
 		if err := rows.Scan(&id, &o.user, &o.status); err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func readOrders(ctx context.Context, books interface {
 
 // paymentsOf returns the provider's payments of some orders, if all of them are final and the database knows those
 // that were paid.
-func (c *lifeChaos) paymentsOf(ctx context.Context, orders map[string]bookedLife) (some []providerPayment, err error) {
+func (c *lifecycleChaos) paymentsOf(ctx context.Context, orders map[string]bookedLifecycle) (some []providerPayment, err error) {
 	all, err := c.listPayments()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (c *lifeChaos) paymentsOf(ctx context.Context, orders map[string]bookedLife
 }
 
 // checkRound waits until a round has come to rest, and checks what it came to.
-func (c *lifeChaos) checkRound(n int, r *lifeRound) {
+func (c *lifecycleChaos) checkRound(n int, r *lifecycleRound) {
 	c.t.Helper()
 	harness.WaitReady(c.t, c.apis[:]...)
 	if r.Buckets > 0 {
@@ -172,7 +172,7 @@ func (c *lifeChaos) checkRound(n int, r *lifeRound) {
 	}
 	for user, orders := range live {
 		if orders > 1 {
-			c.t.Errorf("round %d: user %d has %d vouchers", n, user, orders)
+			c.t.Errorf("round %d: user %d has %d units", n, user, orders)
 		}
 	}
 	for id, user := range r.orders {
@@ -186,7 +186,7 @@ func (c *lifeChaos) checkRound(n int, r *lifeRound) {
 		c.sum.late += c.sum.outcomes["paid_late"] - late
 	}
 	if b.stock != r.stock-len(live) {
-		c.t.Errorf("round %d: %d of %d vouchers are left, and %d orders are paid", n, b.stock, r.stock, len(live))
+		c.t.Errorf("round %d: %d of %d units are left, and %d orders are paid", n, b.stock, r.stock, len(live))
 	}
 	now := *r.Sale
 	now.URLs = []string{c.apis[0].URL, c.apis[1].URL}
@@ -200,9 +200,9 @@ func (c *lifeChaos) checkRound(n int, r *lifeRound) {
 	}
 }
 
-// checkMoney compares the provider's books with the orders: what it keeps has paid for a voucher, each of which has
+// checkMoney compares the provider's books with the orders: what it keeps has paid for a unit, each of which has
 // been paid for once.
-func (c *lifeChaos) checkMoney(n int, b bookedRound, paid map[string]bool) {
+func (c *lifecycleChaos) checkMoney(n int, b bookedRound, paid map[string]bool) {
 	c.t.Helper()
 	kept := map[string]int{}
 	for _, p := range b.payments {
@@ -220,12 +220,12 @@ func (c *lifeChaos) checkMoney(n int, b bookedRound, paid map[string]bool) {
 		switch {
 		case p.RefundedCents == 0 && len(p.Refunds) == 0:
 			kept[p.Reference]++
-		case p.RefundedCents == lifePrice && len(p.Refunds) == 1:
+		case p.RefundedCents == lifecyclePrice && len(p.Refunds) == 1:
 			c.sum.refunded++
 		default:
 			c.t.Errorf("round %d: payment %s: %d cents in %d refunds", n, p.ID, p.RefundedCents, len(p.Refunds))
 		}
-		if p.AmountCents != lifePrice {
+		if p.AmountCents != lifecyclePrice {
 			c.t.Errorf("round %d: payment %s of %d cents", n, p.ID, p.AmountCents)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 // buyer is one buyer, from the order to what becomes of it.
-func (c *lifeChaos) buyer(r *lifeRound) {
+func (c *lifecycleChaos) buyer(r *lifecycleRound) {
 	user := int(c.users.Add(1))
 	id := c.order(r, user)
 	if id == "" {
@@ -79,7 +79,7 @@ func (c *lifeChaos) buyer(r *lifeRound) {
 }
 
 // order places a user's order and waits until it is in the database; "" if there is none.
-func (c *lifeChaos) order(r *lifeRound, user int) (id string) {
+func (c *lifecycleChaos) order(r *lifecycleRound, user int) (id string) {
 	key := http.Header{"Idempotency-Key": {"key-" + strconv.Itoa(user)}}
 	status, body := c.insist(user, http.MethodPost, "/api/v1/vouchers/"+r.Voucher+"/orders", key)
 	var o struct {
@@ -121,7 +121,7 @@ func (c *lifeChaos) order(r *lifeRound, user int) (id string) {
 }
 
 // move asks for a move of an order until the answer is one. That it is too late for the move is an answer, too.
-func (c *lifeChaos) move(user int, order, what string) (status int, body string) {
+func (c *lifecycleChaos) move(user int, order, what string) (status int, body string) {
 	status, body = c.insist(user, http.MethodPost, "/api/v1/orders/"+order+"/"+what, nil)
 	switch {
 	case status/100 == 2, c.t.Context().Err() != nil:
@@ -133,7 +133,7 @@ func (c *lifeChaos) move(user int, order, what string) (status int, body string)
 }
 
 // insist repeats a request of a user, to one process after the other, until it is answered.
-func (c *lifeChaos) insist(user int, method, path string, header http.Header) (status int, body string) {
+func (c *lifecycleChaos) insist(user int, method, path string, header http.Header) (status int, body string) {
 	for begun, n := time.Now(), user; c.t.Context().Err() == nil; n++ {
 		status, body = c.send(method, *c.urls[n%len(c.urls)].Load()+path, user, header, "")
 		switch {
@@ -151,7 +151,7 @@ func (c *lifeChaos) insist(user int, method, path string, header http.Header) (s
 }
 
 // press presses the button on a payment page until the page has answered.
-func (c *lifeChaos) press(page string) {
+func (c *lifecycleChaos) press(page string) {
 	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 	for begun := time.Now(); c.t.Context().Err() == nil; time.Sleep(50 * time.Millisecond) {
 		status, body := c.send(http.MethodPost, page, 0, form, url.Values{"decision": {"pay"}}.Encode())
@@ -166,7 +166,7 @@ func (c *lifeChaos) press(page string) {
 }
 
 // send sends one request; the status is 0 without an answer.
-func (c *lifeChaos) send(method, address string, user int, header http.Header, body string) (status int, answer string) {
+func (c *lifecycleChaos) send(method, address string, user int, header http.Header, body string) (status int, answer string) {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()

@@ -32,7 +32,7 @@ func placeUnpaid(t testing.TB, d *DB, id, userID int64) {
 func cancelOrders(t testing.TB, d *DB, ids ...int64) {
 	t.Helper()
 	for _, id := range ids {
-		wantErr(t, errOf(d.Life().Cancel(context.Background(), id)))
+		wantErr(t, errOf(d.Lifecycle().Cancel(context.Background(), id)))
 	}
 }
 
@@ -43,7 +43,7 @@ func receipt(payment string, orderID int64) order.Receipt {
 // settles marks an order as paid and compares the outcome.
 func settles(t testing.TB, d *DB, r order.Receipt, want order.Settlement) {
 	t.Helper()
-	if got, err := d.Life().MarkPaid(context.Background(), r); err != nil || got != want {
+	if got, err := d.Lifecycle().MarkPaid(context.Background(), r); err != nil || got != want {
 		t.Errorf("payment %s: %+v, %v; want %+v", r.PaymentID, got, err, want)
 	}
 }
@@ -53,7 +53,7 @@ func wantState(t testing.TB, d *DB, id int64, history ...order.Status) order.Det
 	t.Helper()
 	o, err := d.Orders().Order(context.Background(), id)
 	wantErr(t, err)
-	details, err := d.Life().Details(context.Background(), id)
+	details, err := d.Lifecycle().Details(context.Background(), id)
 	wantErr(t, err)
 	var got []order.Status
 	for _, e := range details.History {
@@ -72,7 +72,7 @@ func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
 		placeUnpaid(t, d, 10, 100)
 		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1})
 		for range 3 { // a repetition is told the same
-			o, err := d.Life().Cancel(t.Context(), 10)
+			o, err := d.Lifecycle().Cancel(t.Context(), 10)
 			if err != nil || o.Status != order.Cancelled || o.UserID != 100 || o.VoucherID != 1 {
 				t.Fatalf("%+v, %v", o, err)
 			}
@@ -82,9 +82,9 @@ func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
 		placeUnpaid(t, d, 11, 100) // the user may order again
 		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1})
 
-		wantErr(t, errOf(d.Life().Cancel(t.Context(), 99)), order.ErrNotFound)
+		wantErr(t, errOf(d.Lifecycle().Cancel(t.Context(), 99)), order.ErrNotFound)
 		wantErr(t, placeOrder(t.Context(), d, newOrder(12, 1, 102), true))
-		_, err := d.Life().Cancel(t.Context(), 12) // it asks for no payment
+		_, err := d.Lifecycle().Cancel(t.Context(), 12) // it asks for no payment
 		wantErr(t, err, order.ErrNotCancellable)
 		if s, ok := errors.AsType[*order.StateError](err); !ok || s.Status != order.Confirmed {
 			t.Errorf("%v does not say that the order is confirmed", err)
@@ -94,16 +94,16 @@ func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
 
 func TestPaidOrderIsRefunded(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		life := d.Life()
+		lifecycle := d.Lifecycle()
 		createVoucher(t, d, 1, 1)
 		placeUnpaid(t, d, 10, 100)
-		asked, err := life.PaymentOf(t.Context(), 10)
+		asked, err := lifecycle.PaymentOf(t.Context(), 10)
 		if err != nil || asked.ID != "" || asked.AmountCents != priceCents || asked.PayBy.IsZero() {
 			t.Fatalf("%+v, %v", asked, err)
 		}
 		for _, id := range []string{"pay_1", "pay_2"} { // the first one stays
 			asked.ID, asked.URL = id, "https://pay.example/"+id
-			kept, err := life.KeepPayment(t.Context(), asked)
+			kept, err := lifecycle.KeepPayment(t.Context(), asked)
 			if err != nil || kept.ID != "pay_1" || kept.URL != "https://pay.example/pay_1" {
 				t.Fatalf("%+v, %v", kept, err)
 			}
@@ -111,19 +111,19 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid})
 		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid, Repeated: true})
 		settles(t, d, receipt("pay_2", 10), order.Settlement{Outcome: order.RefundNotPayable}) // paid twice
-		wantErr(t, errOf(life.Cancel(t.Context(), 10)), order.ErrNotCancellable)
+		wantErr(t, errOf(lifecycle.Cancel(t.Context(), 10)), order.ErrNotCancellable)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
-		if kept, err := life.PaymentOf(t.Context(), 10); err != nil || kept.ID != "pay_1" {
+		if kept, err := lifecycle.PaymentOf(t.Context(), 10); err != nil || kept.ID != "pay_1" {
 			t.Errorf("the payment of a paid order: %+v, %v", kept, err)
 		}
 
 		for range 2 {
-			if o, err := life.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunding {
+			if o, err := lifecycle.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunding {
 				t.Fatalf("%+v, %v", o, err)
 			}
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 1, Stock: 1})
-		due, err := life.DueRefunds(t.Context(), "", 10)
+		due, err := lifecycle.DueRefunds(t.Context(), "", 10)
 		wantErr(t, err)
 		want := []order.RefundRequest{{Key: "refund-pay_1", PaymentID: "pay_1", AmountCents: priceCents}, {Key: "refund-pay_2", PaymentID: "pay_2", AmountCents: priceCents}}
 		if !reflect.DeepEqual(due, want) {
@@ -131,20 +131,20 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		}
 		for _, r := range due {
 			for range 2 {
-				wantErr(t, life.MarkRefunded(t.Context(), r.PaymentID))
+				wantErr(t, lifecycle.MarkRefunded(t.Context(), r.PaymentID))
 			}
 		}
-		if due, err := life.DueRefunds(t.Context(), "", 10); err != nil || len(due) > 0 {
+		if due, err := lifecycle.DueRefunds(t.Context(), "", 10); err != nil || len(due) > 0 {
 			t.Errorf("still due: %+v, %v", due, err)
 		}
 		details := wantState(t, d, 10, order.Unpaid, order.Paid, order.Refunding, order.Refunded)
 		if details.PaidAt.IsZero() || len(details.Payments) != 2 || details.Payments[0].RefundedAt.IsZero() || details.Payments[1].Outcome != order.RefundNotPayable {
 			t.Errorf("%+v", details)
 		}
-		if o, err := life.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunded {
+		if o, err := lifecycle.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunded {
 			t.Errorf("%+v, %v", o, err)
 		}
-		wantErr(t, life.MarkRefunded(t.Context(), "pay_99"), order.ErrNotFound)
+		wantErr(t, lifecycle.MarkRefunded(t.Context(), "pay_99"), order.ErrNotFound)
 	})
 }
 
@@ -158,18 +158,18 @@ func TestMoneyIsNeverDropped(t *testing.T) {
 		wantState(t, d, 10, order.Unpaid)
 		settles(t, d, receipt("nobody", 77), order.Settlement{Outcome: order.Unmatched})
 		settles(t, d, receipt("nameless", 0), order.Settlement{Outcome: order.Unmatched})
-		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 2 || cents != 2*priceCents {
+		if n, cents, err := d.Lifecycle().UnmatchedPayments(t.Context()); err != nil || n != 2 || cents != 2*priceCents {
 			t.Errorf("%d unmatched payments of %d, %v", n, cents, err)
 		}
 		for range 2 { // an operator gives it back at the provider, which says so
-			wantErr(t, d.Life().MarkRefunded(t.Context(), "nobody"))
+			wantErr(t, d.Lifecycle().MarkRefunded(t.Context(), "nobody"))
 		}
-		if n, cents, err := d.Life().UnmatchedPayments(t.Context()); err != nil || n != 1 || cents != priceCents {
+		if n, cents, err := d.Lifecycle().UnmatchedPayments(t.Context()); err != nil || n != 1 || cents != priceCents {
 			t.Errorf("after one was given back: %d unmatched payments of %d, %v", n, cents, err)
 		}
 		wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 101), true))
 		settles(t, d, receipt("gift", 11), order.Settlement{Outcome: order.RefundNotPayable})
-		due, err := d.Life().DueRefunds(t.Context(), "", 10)
+		due, err := d.Lifecycle().DueRefunds(t.Context(), "", 10)
 		if err != nil || len(due) != 2 || due[0].PaymentID != "gift" || due[1].AmountCents != priceCents-1 {
 			t.Errorf("due: %+v, %v", due, err)
 		}
@@ -182,7 +182,7 @@ func TestCancelPayAndExpireAtTheSameInstant(t *testing.T) {
 }
 
 func sameInstant(t *testing.T, d *DB, rounds int) {
-	life := d.Life()
+	lifecycle := d.Lifecycle()
 	createVoucher(t, d, 1, int64(rounds))
 	won, firsts := map[order.Status]int{}, map[string]int{}
 	refunds := 0
@@ -194,14 +194,14 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 		allAtOnce(t, 3, func(who int) (err error) {
 			switch who {
 			case 0:
-				_, notCancelled = life.Cancel(t.Context(), i+1)
+				_, notCancelled = lifecycle.Cancel(t.Context(), i+1)
 				if !errors.Is(notCancelled, order.ErrNotCancellable) {
 					return notCancelled
 				}
 			case 1:
-				settled, err = life.MarkPaid(t.Context(), receipt(fmt.Sprint("pay_", i), i+1))
+				settled, err = lifecycle.MarkPaid(t.Context(), receipt(fmt.Sprint("pay_", i), i+1))
 			case 2:
-				expired, err = life.ExpireDue(t.Context(), 10)
+				expired, err = lifecycle.ExpireDue(t.Context(), 10)
 			}
 			return err
 		})
@@ -237,7 +237,7 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 // forward again.
 func TestMigrateBackWithOrders(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
-		life := d.Life()
+		lifecycle := d.Lifecycle()
 		createVoucher(t, d, 1, 10)
 		for i := range int64(5) {
 			placeUnpaid(t, d, i+1, i+1)
@@ -246,10 +246,10 @@ func TestMigrateBackWithOrders(t *testing.T) {
 		for i := range int64(3) { // 1, 2 and 3 are paid, 4 is cancelled, 5 stays unpaid
 			settles(t, d, receipt(fmt.Sprint("pay_", i), i+1), order.Settlement{Outcome: order.SettledPaid})
 		}
-		wantErr(t, errOf(life.BeginRefund(t.Context(), 2)))
-		wantErr(t, errOf(life.BeginRefund(t.Context(), 3)))
-		wantErr(t, life.MarkRefunded(t.Context(), "pay_2"))
-		wantErr(t, errOf(life.Cancel(t.Context(), 4)))
+		wantErr(t, errOf(lifecycle.BeginRefund(t.Context(), 2)))
+		wantErr(t, errOf(lifecycle.BeginRefund(t.Context(), 3)))
+		wantErr(t, lifecycle.MarkRefunded(t.Context(), "pay_2"))
+		wantErr(t, errOf(lifecycle.Cancel(t.Context(), 4)))
 		before, err := d.Orders().Audit(t.Context(), 1)
 		wantErr(t, err)
 

@@ -17,9 +17,9 @@ import (
 	"seckill/internal/voucher"
 )
 
-// lifeStore has one order in a state that a test sets.
-type lifeStore struct {
-	order.LifeStore
+// lifecycleStore has one order in a state that a test sets.
+type lifecycleStore struct {
+	order.LifecycleStore
 	mu      sync.Mutex
 	state   order.Status
 	payment order.Payment
@@ -30,13 +30,13 @@ type lifeStore struct {
 	notPayable bool // the order asks for no payment
 }
 
-func (s *lifeStore) change(to func()) {
+func (s *lifecycleStore) change(to func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to()
 }
 
-func (s *lifeStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.Status, error) {
+func (s *lifecycleStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.Status, error) {
 	s.reads.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +47,7 @@ func (s *lifeStore) StatesOf(_ context.Context, ids []int64) (map[int64]order.St
 	return all, nil
 }
 
-func (s *lifeStore) PaymentOf(context.Context, int64) (order.Payment, error) {
+func (s *lifecycleStore) PaymentOf(context.Context, int64) (order.Payment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.notPayable {
@@ -56,7 +56,7 @@ func (s *lifeStore) PaymentOf(context.Context, int64) (order.Payment, error) {
 	return s.payment, nil
 }
 
-func (s *lifeStore) KeepPayment(_ context.Context, p order.Payment) (order.Payment, error) {
+func (s *lifecycleStore) KeepPayment(_ context.Context, p order.Payment) (order.Payment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.payment.ID == "" {
@@ -65,7 +65,7 @@ func (s *lifeStore) KeepPayment(_ context.Context, p order.Payment) (order.Payme
 	return s.payment, nil
 }
 
-func (s *lifeStore) ExpireDue(_ context.Context, limit int) (int, error) {
+func (s *lifecycleStore) ExpireDue(_ context.Context, limit int) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.expiry != nil || len(s.due) == 0 {
@@ -96,14 +96,14 @@ func (p *provider) Create(_ context.Context, r order.PaymentRequest) (order.Paym
 	return order.Payment{ID: "pay_" + r.Key, URL: "http://pay.example/" + r.Key}, nil
 }
 
-// newLife returns a Life over fakes, with the order 1 of user 42.
-func newLife(t *testing.T, store *lifeStore, pay order.PaymentProvider) *order.Life {
+// newLifecycle returns a Lifecycle over fakes, with the order 1 of user 42.
+func newLifecycle(t *testing.T, store *lifecycleStore, pay order.PaymentProvider) *order.Lifecycle {
 	t.Helper()
 	s := newFixture(t, nil)
 	s.store.orders[1] = order.Order{ID: 1, VoucherID: 7, UserID: 42, Status: store.state}
-	life, err := order.NewLife(order.LifeConfig{Store: store, Orders: s.Service, Provider: pay, Log: slog.New(slog.DiscardHandler)})
+	lifecycle, err := order.NewLifecycle(order.LifecycleConfig{Store: store, Orders: s.Service, Provider: pay, Log: slog.New(slog.DiscardHandler)})
 	fail.NowIf(t, err)
-	return life
+	return lifecycle
 }
 
 func TestPlaceAsksForPayment(t *testing.T) {
@@ -140,15 +140,15 @@ func TestTimeToPayBeginsUnderTheLock(t *testing.T) {
 
 func TestPay(t *testing.T) {
 	until := begin.Add(time.Minute)
-	store := &lifeStore{state: order.Unpaid, payment: order.Payment{OrderID: 1, AmountCents: 800, PayBy: until}}
+	store := &lifecycleStore{state: order.Unpaid, payment: order.Payment{OrderID: 1, AmountCents: 800, PayBy: until}}
 	pay := &provider{created: map[string]order.PaymentRequest{}, err: order.ErrPaymentUnavailable}
-	life := newLife(t, store, pay)
-	fail.Unless(t, fail.Of(life.Pay(t.Context(), 42, 1)), order.ErrPaymentUnavailable, "a provider that does not answer")
+	lifecycle := newLifecycle(t, store, pay)
+	fail.Unless(t, fail.Of(lifecycle.Pay(t.Context(), 42, 1)), order.ErrPaymentUnavailable, "a provider that does not answer")
 	pay.err = nil
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
-			p, err := life.Pay(t.Context(), 42, 1)
+			p, err := lifecycle.Pay(t.Context(), 42, 1)
 			if want := (order.Payment{ID: "pay_order-1", URL: "http://pay.example/order-1", OrderID: 1, AmountCents: 800, PayBy: until}); err != nil || p != want {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -159,30 +159,30 @@ func TestPay(t *testing.T) {
 		t.Errorf("created %+v", pay.created)
 	}
 	pay.err = order.ErrPaymentUnavailable // not needed any more
-	if p, err := life.Pay(t.Context(), 42, 1); err != nil || p.ID != "pay_order-1" {
+	if p, err := lifecycle.Pay(t.Context(), 42, 1); err != nil || p.ID != "pay_order-1" {
 		t.Errorf("the payment again: %+v, %v", p, err)
 	}
 	for name, call := range map[string]func(user int64) error{
-		"pay":    func(user int64) error { _, err := life.Pay(t.Context(), user, 1); return err },
-		"cancel": func(user int64) error { _, err := life.Cancel(t.Context(), user, 1); return err },
+		"pay":    func(user int64) error { _, err := lifecycle.Pay(t.Context(), user, 1); return err },
+		"cancel": func(user int64) error { _, err := lifecycle.Cancel(t.Context(), user, 1); return err },
 	} {
 		fail.Unless(t, call(43), order.ErrNotFound, "%s another user's order", name)
 	}
 }
 
 func TestPayNeedsAProvider(t *testing.T) {
-	life := newLife(t, &lifeStore{state: order.Unpaid}, nil)
-	fail.Unless(t, fail.Of(life.Pay(t.Context(), 42, 1)), order.ErrUnavailable, "without a provider")
+	lifecycle := newLifecycle(t, &lifecycleStore{state: order.Unpaid}, nil)
+	fail.Unless(t, fail.Of(lifecycle.Pay(t.Context(), 42, 1)), order.ErrUnavailable, "without a provider")
 	// What the order's state forbids is no matter of the provider.
-	confirmed := &lifeStore{state: order.Confirmed, notPayable: true}
-	fail.Unless(t, fail.Of(newLife(t, confirmed, nil).Pay(t.Context(), 42, 1)), order.ErrNotPayable, "a confirmed order")
+	confirmed := &lifecycleStore{state: order.Confirmed, notPayable: true}
+	fail.Unless(t, fail.Of(newLifecycle(t, confirmed, nil).Pay(t.Context(), 42, 1)), order.ErrNotPayable, "a confirmed order")
 }
 
 // An order that is not in the database yet can neither be paid nor cancelled there.
-func TestPendingOrdersHaveNoLife(t *testing.T) {
-	life := newLife(t, &lifeStore{state: order.Pending}, nil)
-	_, pay := life.Pay(t.Context(), 42, 1)
-	_, cancel := life.Cancel(t.Context(), 42, 1)
+func TestPendingOrdersHaveNoLifecycle(t *testing.T) {
+	lifecycle := newLifecycle(t, &lifecycleStore{state: order.Pending}, nil)
+	_, pay := lifecycle.Pay(t.Context(), 42, 1)
+	_, cancel := lifecycle.Cancel(t.Context(), 42, 1)
 	for err, want := range map[error]error{pay: order.ErrNotPayable, cancel: order.ErrNotCancellable} {
 		if state, ok := errors.AsType[*order.StateError](err); !errors.Is(err, want) || !ok || state.Status != order.Pending {
 			t.Errorf("%v, want %v", err, want)
@@ -191,14 +191,14 @@ func TestPendingOrdersHaveNoLife(t *testing.T) {
 }
 
 // MarkPaid settles with the outcome that the receipt names.
-func (s *lifeStore) MarkPaid(_ context.Context, r order.Receipt) (order.Settlement, error) {
+func (s *lifecycleStore) MarkPaid(_ context.Context, r order.Receipt) (order.Settlement, error) {
 	return order.Settlement{Outcome: order.Outcome(r.PaymentID), Repeated: r.OrderID == 2}, nil
 }
 
 // Money that paid for nothing is logged, once.
 func TestMoneyForNothingIsLogged(t *testing.T) {
 	var log strings.Builder
-	life, err := order.NewLife(order.LifeConfig{Store: &lifeStore{}, Orders: newFixture(t, nil).Service, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	lifecycle, err := order.NewLifecycle(order.LifecycleConfig{Store: &lifecycleStore{}, Orders: newFixture(t, nil).Service, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	fail.NowIf(t, err)
 	for outcome, want := range map[order.Outcome]bool{
 		order.SettledPaid: false, order.SettledLate: false, order.LateUndecided: false,
@@ -206,7 +206,7 @@ func TestMoneyForNothingIsLogged(t *testing.T) {
 	} {
 		for id := range int64(2) {
 			log.Reset()
-			fail.NowIf(t, fail.Of(life.Settle(t.Context(), order.Receipt{PaymentID: string(outcome), OrderID: id + 1})))
+			fail.NowIf(t, fail.Of(lifecycle.Settle(t.Context(), order.Receipt{PaymentID: string(outcome), OrderID: id + 1})))
 			if logged := strings.Contains(log.String(), "paid for nothing"); logged != (want && id == 0) {
 				t.Errorf("%s, repeated %v: logged %v", outcome, id == 1, logged)
 			}
@@ -217,13 +217,13 @@ func TestMoneyForNothingIsLogged(t *testing.T) {
 // Many who wait share one query, and all are told.
 func TestAwaitPayment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &lifeStore{state: order.Unpaid}
-		life := newLife(t, store, nil)
+		store := &lifecycleStore{state: order.Unpaid}
+		lifecycle := newLifecycle(t, store, nil)
 		begun := time.Now()
 		var all sync.WaitGroup
 		for range 100 {
 			all.Go(func() {
-				fail.If(t, life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, time.Minute))
+				fail.If(t, lifecycle.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, time.Minute))
 				if took := time.Since(begun); took < 10*time.Second || took > 11*time.Second { // within one look
 					t.Errorf("told after %v", took)
 				}
@@ -236,20 +236,20 @@ func TestAwaitPayment(t *testing.T) {
 			t.Errorf("%d queries in 10 s", n)
 		}
 		begun = time.Now()
-		if err := life.Await(t.Context(), order.Order{ID: 1, Status: order.Paid}, time.Minute); err != nil || time.Since(begun) > 0 {
+		if err := lifecycle.Await(t.Context(), order.Order{ID: 1, Status: order.Paid}, time.Minute); err != nil || time.Since(begun) > 0 {
 			t.Errorf("waited %v for an order that waits for nothing: %v", time.Since(begun), err)
 		}
-		fail.If(t, life.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, 0))
+		fail.If(t, lifecycle.Await(t.Context(), order.Order{ID: 1, Status: order.Unpaid}, 0))
 	})
 }
 
 func TestRunExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &lifeStore{state: order.Unpaid, due: []int{1700}}
-		life := newLife(t, store, nil)
+		store := &lifecycleStore{state: order.Unpaid, due: []int{1700}}
+		lifecycle := newLifecycle(t, store, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { life.RunExpiry(ctx) })
+		running.Go(func() { lifecycle.RunExpiry(ctx) })
 		synctest.Wait()
 		if len(store.due) != 0 { // a full batch is followed by the next one at once
 			t.Errorf("%v are left", store.due)

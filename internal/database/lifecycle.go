@@ -13,14 +13,14 @@ import (
 	"seckill/internal/order"
 )
 
-// Life is the [order.LifeStore]. All transactions lock the orders first and the vouchers last, as those of
+// Lifecycle is the [order.LifecycleStore]. All transactions lock the orders first and the vouchers last, as those of
 // [AdmissionStore] do.
-type Life struct{ db *DB }
+type Lifecycle struct{ db *DB }
 
-var _ order.LifeStore = (*Life)(nil)
+var _ order.LifecycleStore = (*Lifecycle)(nil)
 
-// Life returns the store that moves orders through their states.
-func (d *DB) Life() *Life { return &Life{d} }
+// Lifecycle returns the store that moves orders through their states.
+func (d *DB) Lifecycle() *Lifecycle { return &Lifecycle{d} }
 
 // heldOrder is what of an order never changes, and its state as it was read.
 type heldOrder struct {
@@ -31,14 +31,14 @@ type heldOrder struct {
 // errMoved says that an order no longer was in the state in which it was read.
 var errMoved = errors.New("database: the order has moved on")
 
-// Cancel implements [order.LifeStore].
-func (l *Life) Cancel(ctx context.Context, orderID int64) (order.Order, error) {
+// Cancel implements [order.LifecycleStore].
+func (l *Lifecycle) Cancel(ctx context.Context, orderID int64) (order.Order, error) {
 	return l.giveBack(ctx, orderID, order.Unpaid, order.Cancelled, order.ErrNotCancellable)
 }
 
-// giveBack moves an order that has a voucher to a state in which it has none. An order that is in that state
+// giveBack moves an order that has a unit to a state in which it has none. An order that is in that state
 // already, or beyond it, is returned as it is.
-func (l *Life) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...write) (order.Order, error) {
+func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...write) (order.Order, error) {
 	for {
 		o, err := l.read(ctx, id)
 		switch {
@@ -72,7 +72,7 @@ func (l *Life) giveBack(ctx context.Context, id int64, from, to order.Status, re
 }
 
 // read returns an order with its bucket, or [order.ErrNotFound].
-func (l *Life) read(ctx context.Context, id int64) (o heldOrder, err error) {
+func (l *Lifecycle) read(ctx context.Context, id int64) (o heldOrder, err error) {
 	const query = `SELECT o.voucher_id, o.user_id, o.status, o.created_at, COALESCE(p.bucket, 0)
 		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id WHERE o.id = ?`
 	o.ID = id
@@ -140,12 +140,12 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Move,
 	return m, nil
 }
 
-// ExpireDue implements [order.LifeStore]. The first query finds due orders by their index, and locks
+// ExpireDue implements [order.LifecycleStore]. The first query finds due orders by their index, and locks
 // nothing. Each transaction then takes those of one voucher, and leaves out orders that another transaction
 // has locked: another process expires them, or a buyer pays or cancels at this moment. A voucher whose
 // transaction fails keeps the orders of no other one waiting, however many due orders it has; one whose row is locked does
 // so for Config.LockWait, once for each page of its orders.
-func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, failed error) {
+func (l *Lifecycle) ExpireDue(ctx context.Context, limit int) (n int, failed error) {
 	for left := 0; ; { // of the orders so far, those that are due still
 		due, err := l.due(ctx, left, limit)
 		if err != nil {
@@ -161,7 +161,7 @@ func (l *Life) ExpireDue(ctx context.Context, limit int) (n int, failed error) {
 
 // expireByVoucher expires due orders, those of one voucher after the other. The error is that of the first
 // voucher that fails.
-func (l *Life) expireByVoucher(ctx context.Context, due []heldOrder) (n int, failed error) {
+func (l *Lifecycle) expireByVoucher(ctx context.Context, due []heldOrder) (n int, failed error) {
 	for len(due) > 0 && ctx.Err() == nil {
 		some := due
 		if i := slices.IndexFunc(due, func(o heldOrder) bool { return o.VoucherID != due[0].VoucherID }); i > 0 {
@@ -178,7 +178,7 @@ func (l *Life) expireByVoucher(ctx context.Context, due []heldOrder) (n int, fai
 
 // due lists orders whose time to pay is over, by voucher and id, except for the first ones. The clock is the
 // database's: the processes' may differ, and one that is ahead must not expire what others promise.
-func (l *Life) due(ctx context.Context, except, limit int) (due []heldOrder, err error) {
+func (l *Lifecycle) due(ctx context.Context, except, limit int) (due []heldOrder, err error) {
 	now, args := "UTC_TIMESTAMP(6)", []any{limit, except}
 	if !l.db.batches { // SQLite is in this process
 		now, args = "?", []any{stamp(time.Now()), limit, except}
@@ -196,7 +196,7 @@ func (l *Life) due(ctx context.Context, except, limit int) (due []heldOrder, err
 }
 
 // expire expires those of some orders of one voucher that are still unpaid and not locked.
-func (l *Life) expire(ctx context.Context, due []heldOrder) (n int, err error) {
+func (l *Lifecycle) expire(ctx context.Context, due []heldOrder) (n int, err error) {
 	err = l.db.transactOn(ctx, l.db.writers, l.db.waitsOnce(), func(ctx context.Context, t *tx) error {
 		if err := t.begin(ctx); err != nil {
 			return err
@@ -233,7 +233,7 @@ func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrd
 	return locked, err
 }
 
-// returnStock gives the vouchers of orders of one voucher back, in the database and, under the flow
+// returnStock gives back the units of orders of one voucher, in the database and, under the flow
 // admission, in the books from which Redis is told: a total for each bucket, and the orders whose users may
 // order again. Both carry the latest open epoch. The voucher's row is locked, so an epoch that is opened later
 // begins with this stock. While the voucher is closed, only the total is written: Redis need not be told.
@@ -268,8 +268,8 @@ func returnStock(orders []heldOrder) []write {
 	})
 }
 
-// StatesOf implements [order.LifeStore].
-func (l *Life) StatesOf(ctx context.Context, orderIDs []int64) (map[int64]order.Status, error) {
+// StatesOf implements [order.LifecycleStore].
+func (l *Lifecycle) StatesOf(ctx context.Context, orderIDs []int64) (map[int64]order.Status, error) {
 	states := make(map[int64]order.Status, len(orderIDs))
 	if len(orderIDs) == 0 {
 		return states, nil
@@ -288,8 +288,8 @@ func (l *Life) StatesOf(ctx context.Context, orderIDs []int64) (map[int64]order.
 	return states, err
 }
 
-// Details implements [order.LifeStore].
-func (l *Life) Details(ctx context.Context, orderID int64) (d order.Details, err error) {
+// Details implements [order.LifecycleStore].
+func (l *Lifecycle) Details(ctx context.Context, orderID int64) (d order.Details, err error) {
 	read := &tx{db: l.db} // no transaction: statements of their own
 	states := []order.Status{order.Unpaid, order.Paid, order.Cancelled, order.Expired, order.Refunding, order.Refunded}
 	times := make([]sql.NullTime, len(states))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Errors of an order's life after it was placed.
+// Errors of an order's lifecycle after it was placed.
 var (
 	// ErrNotCancellable says that the order is not unpaid; see [StateError].
 	ErrNotCancellable = errors.New("order: not cancellable")
@@ -60,22 +60,22 @@ type Details struct {
 	Payments []PaymentRecord
 }
 
-// LifeStore moves orders from state to state: each method is one transaction, with the conditional statement
+// LifecycleStore moves orders from state to state: each method is one transaction, with the conditional statement
 // of its row in the table of transitions ([MoveOf]) and all that follows from it. Its errors are those of this
 // package, as of [Store].
 //
 // A method that changes nothing, because another call has made the change, returns once a crash of the database
 // cannot undo that change. Nor can it undo what DueRefunds and PaymentOf return.
-type LifeStore interface {
+type LifecycleStore interface {
 	// Details returns what an order has besides its state, or [ErrNotFound].
 	Details(ctx context.Context, orderID int64) (Details, error)
 	// StatesOf returns the states of those of the orders that exist.
 	StatesOf(ctx context.Context, orderIDs []int64) (map[int64]Status, error)
 
-	// Cancel moves an unpaid order to [Cancelled] and gives its voucher back. It returns the order; an order
+	// Cancel moves an unpaid order to [Cancelled] and gives its unit back. It returns the order; an order
 	// that is cancelled already is returned as it is. Otherwise the error is an [ErrNotCancellable].
 	Cancel(ctx context.Context, orderID int64) (Order, error)
-	// ExpireDue moves up to limit orders whose time to pay is over to [Expired], gives their vouchers back,
+	// ExpireDue moves up to limit orders whose time to pay is over to [Expired], gives their units back,
 	// and returns how many there were. Any number of processes may call it at the same time. If a voucher
 	// fails, the orders of others expire all the same, and the error is that of the first one that failed.
 	ExpireDue(ctx context.Context, limit int) (int, error)
@@ -89,14 +89,14 @@ type LifeStore interface {
 	// MarkPaid settles money that was received, once for each payment:
 	//
 	//	unpaid order, right amount     Paid
-	//	cancelled or expired order     Paid, if in the same transaction a voucher is left and the user has
+	//	cancelled or expired order     Paid, if in the same transaction a unit is left and the user has
 	//	                               no other order; under the admission flow [LateUndecided], see LateStore in package contract.
 	//	                               Once money of the order was refused for that, further money is too
 	//	another amount, another state  the money is to be refunded
 	//	no such order                  the money is kept and counted
 	MarkPaid(ctx context.Context, r Receipt) (Settlement, error)
 
-	// BeginRefund moves a paid order to [Refunding], gives its voucher back, and has its money refunded. It
+	// BeginRefund moves a paid order to [Refunding], gives its unit back, and has its money refunded. It
 	// returns the order; an order that is being or was refunded is returned as it is. Otherwise the error is
 	// an [ErrNotRefundable].
 	BeginRefund(ctx context.Context, orderID int64) (Order, error)
@@ -104,36 +104,36 @@ type LifeStore interface {
 	// after, by ID. A refund stays in the list until MarkRefunded.
 	DueRefunds(ctx context.Context, after string, limit int) ([]RefundRequest, error)
 	// MarkRefunded records that the provider has returned the money of a payment. The order that it had paid
-	// is [Refunded] then. A repetition changes nothing. Money that is undecided takes no voucher any more.
+	// is [Refunded] then. A repetition changes nothing. Money that is undecided takes no unit any more.
 	MarkRefunded(ctx context.Context, paymentID string) error
 	// UnmatchedPayments counts the money that belongs to no order and was not given back.
 	UnmatchedPayments(ctx context.Context) (payments, cents int64, err error)
 }
 
-// Life moves orders through their states after they were placed.
-type Life struct {
-	LifeConfig
+// Lifecycle moves orders through their states after they were placed.
+type Lifecycle struct {
+	LifecycleConfig
 	watch stateWatch
 }
 
-// LifeConfig is what a [Life] needs. Provider may be nil: then nobody can pay.
-type LifeConfig struct {
-	Store    LifeStore
+// LifecycleConfig is what a [Lifecycle] needs. Provider may be nil: then nobody can pay.
+type LifecycleConfig struct {
+	Store    LifecycleStore
 	Orders   *Service
 	Provider PaymentProvider
 	Log      *slog.Logger
 }
 
-// NewLife returns a Life, or an error if something is missing.
-func NewLife(c LifeConfig) (*Life, error) {
+// NewLifecycle returns a Lifecycle, or an error if something is missing.
+func NewLifecycle(c LifecycleConfig) (*Lifecycle, error) {
 	if c.Store == nil || c.Orders == nil || c.Log == nil {
 		return nil, errors.New("order: incomplete configuration")
 	}
-	return &Life{LifeConfig: c, watch: newStateWatch(c.Store)}, nil
+	return &Lifecycle{LifecycleConfig: c, watch: newStateWatch(c.Store)}, nil
 }
 
 // Cancel cancels a user's unpaid order. Its errors are those of [Service.Order] and [ErrNotCancellable].
-func (l *Life) Cancel(ctx context.Context, userID, id int64) (Order, error) {
+func (l *Lifecycle) Cancel(ctx context.Context, userID, id int64) (Order, error) {
 	o, err := l.Orders.Order(ctx, userID, id)
 	switch {
 	case err != nil:
@@ -146,7 +146,7 @@ func (l *Life) Cancel(ctx context.Context, userID, id int64) (Order, error) {
 
 // Pay returns the payment of a user's unpaid order, and creates it at the provider the first time. Two calls
 // at once create one payment: the provider knows the key of the order.
-func (l *Life) Pay(ctx context.Context, userID, id int64) (Payment, error) {
+func (l *Lifecycle) Pay(ctx context.Context, userID, id int64) (Payment, error) {
 	o, err := l.Orders.Order(ctx, userID, id)
 	switch {
 	case err != nil:
@@ -174,8 +174,8 @@ func (l *Life) Pay(ctx context.Context, userID, id int64) (Payment, error) {
 // PaymentKey is the idempotency key under which the payment of an order is created.
 func PaymentKey(orderID int64) string { return "order-" + strconv.FormatInt(orderID, 10) }
 
-// Settle settles money that the provider has received; see [LifeStore].
-func (l *Life) Settle(ctx context.Context, r Receipt) (Settlement, error) {
+// Settle settles money that the provider has received; see [LifecycleStore].
+func (l *Lifecycle) Settle(ctx context.Context, r Receipt) (Settlement, error) {
 	s, err := l.Store.MarkPaid(ctx, r)
 	if err == nil && !s.Repeated && !s.Outcome.Bought() && s.Outcome != LateUndecided {
 		l.Log.LogAttrs(ctx, slog.LevelWarn, "money was received that paid for nothing",
@@ -186,12 +186,12 @@ func (l *Life) Settle(ctx context.Context, r Receipt) (Settlement, error) {
 }
 
 // Refund has the money of a paid order refunded.
-func (l *Life) Refund(ctx context.Context, id int64) (Order, error) {
+func (l *Lifecycle) Refund(ctx context.Context, id int64) (Order, error) {
 	return l.Store.BeginRefund(ctx, id)
 }
 
 // Details returns what an order has besides its state. An order that asks for no payment has no details.
-func (l *Life) Details(ctx context.Context, o Order) (Details, error) {
+func (l *Lifecycle) Details(ctx context.Context, o Order) (Details, error) {
 	switch o.Status {
 	case Pending, Confirmed, Rejected:
 		return Details{}, nil
@@ -201,7 +201,7 @@ func (l *Life) Details(ctx context.Context, o Order) (Details, error) {
 
 // Await waits until an order that waits for money has another state, or until the limit has passed. It does
 // not return the state. Its only error is the context's.
-func (l *Life) Await(ctx context.Context, o Order, limit time.Duration) error {
+func (l *Lifecycle) Await(ctx context.Context, o Order, limit time.Duration) error {
 	if o.Status != Unpaid && o.Status != Refunding {
 		return nil
 	}
@@ -217,7 +217,7 @@ const (
 
 // RunExpiry expires orders until ctx ends. Every process runs it, and none of them is special: the database
 // gives each due order to one of them.
-func (l *Life) RunExpiry(ctx context.Context) {
+func (l *Lifecycle) RunExpiry(ctx context.Context) {
 	for failing := false; ; {
 		n, err := l.Store.ExpireDue(ctx, expireBatch)
 		switch {
