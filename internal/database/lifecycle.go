@@ -105,8 +105,8 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 
 // changeState is move without the stock. It is one conditional statement: if one of the orders is not in the
 // first state any more, the error is errMoved, and the transaction changes nothing.
-func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Move, error) {
-	m, err := order.MoveOf(from, to)
+func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Transition, error) {
+	m, err := order.TransitionOf(from, to)
 	if err != nil {
 		return m, err
 	}
@@ -305,10 +305,10 @@ func (l *Lifecycle) Details(ctx context.Context, orderID int64) (d order.Details
 	d.PayBy, d.PaidAt = d.PayBy.UTC(), utcOrZero(times[1])
 	for i, at := range times {
 		if at.Valid {
-			d.History = append(d.History, order.Transition{Status: states[i], At: at.Time.UTC()})
+			d.History = append(d.History, order.HistoryEntry{Status: states[i], At: at.Time.UTC()})
 		}
 	}
-	slices.SortStableFunc(d.History, func(a, b order.Transition) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(d.History, func(a, b order.HistoryEntry) int { return a.At.Compare(b.At) })
 	const payments = `SELECT payment_id, amount_cents, received_at, outcome, refund_due, refunded_at
 		FROM payments WHERE order_id = ? ORDER BY received_at, payment_id`
 	err = read.readAll(ctx, payments, []any{orderID}, func(rows *sql.Rows) error {

@@ -160,7 +160,7 @@ func TestTwentyAtOnce(t *testing.T) {
 			want  error
 		}{
 			"the last unit": {func(i int64) order.Order { return newOrder(i+1, 1, i+1) }, voucher.ErrSoldOut},
-			"one user":       {func(i int64) order.Order { return newOrder(i+100, 2, 42) }, order.ErrAlreadyOrdered},
+			"one user":      {func(i int64) order.Order { return newOrder(i+100, 2, 42) }, order.ErrAlreadyOrdered},
 		} {
 			got := countErrs(t, runAtOnce(20, func(i int) error {
 				return placeOrder(t.Context(), d, tc.place(int64(i)), true)

@@ -49,7 +49,7 @@ func TestOrdersThatArePaid(t *testing.T) {
 	r.lifecycle.order = order.Order{ID: 7, VoucherID: 1, UserID: 42, Status: order.Cancelled, CreatedAt: at}
 	r.lifecycle.details = order.Details{
 		PayBy: at.Add(time.Minute), AmountCents: 800, PaidAt: at.Add(time.Second),
-		History:  []order.Transition{{Status: order.Unpaid, At: at}, {Status: order.Cancelled, At: at.Add(time.Second)}},
+		History:  []order.HistoryEntry{{Status: order.Unpaid, At: at}, {Status: order.Cancelled, At: at.Add(time.Second)}},
 		Payments: []order.PaymentRecord{{PaymentID: "pay_1", AmountCents: 800, Outcome: order.RefundNoStock, RefundDue: true}, {PaymentID: "pay_2", AmountCents: 800, Outcome: order.RefundNotPayable, RefundedAt: at}},
 	}
 	const details = `"created_at":"2030-01-02T03:04:05Z","pay_by":"2030-01-02T03:05:05Z","paid_at":"2030-01-02T03:04:06Z",` +

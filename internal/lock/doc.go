@@ -50,7 +50,7 @@
 // # I want to wait, for a limited time
 //
 // [Options.Wait] limits the wait, the context ends it early. The error tells which: see
-// below. [Async] waits in the background.
+// below. The example "Background" waits in a goroutine.
 //
 // # I want to lock again what I hold
 //

@@ -69,33 +69,40 @@ func ExampleWithOwner() {
 	// <nil>
 }
 
-// Async acquires in the background. To give up, cancel the context: a lease that was granted
-// and not received by then is released.
-func ExampleAsync() {
-	ctx := context.Background()
+// Acquire blocks until the lock is granted or the wait ends. A goroutine and a channel make
+// room for other work meanwhile. To give up, cancel ctx: a lease that nobody receives is
+// released.
+func Example_background() {
+	ctx, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
 	locks := local.New()
 	first, err := locks.Acquire(ctx, "report", lock.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	second := lock.Async(ctx, locks, "report", lock.Options{Wait: time.Minute})
-	select {
-	case <-second:
-		fmt.Println("two holders")
-	default:
-		fmt.Println("something else can be done meanwhile")
-	}
+	leases := make(chan lock.Lease)
+	go func() {
+		defer close(leases)
+		lease, err := locks.Acquire(ctx, "report", lock.Options{Wait: time.Minute})
+		if err != nil {
+			return
+		}
+		select {
+		case leases <- lease:
+		case <-ctx.Done():
+			_ = lock.Release(ctx, lease)
+		}
+	}()
+	fmt.Println("something else can be done meanwhile")
 	fmt.Println(lock.Release(ctx, first))
 
-	result := <-second
-	fmt.Println(result.Lease.Key(), result.Err)
-	fmt.Println(lock.Release(ctx, result.Lease))
+	second := <-leases // nil where the wait has ended without the lock
+	fmt.Println(second.Key(), lock.Release(ctx, second))
 	// Output:
 	// something else can be done meanwhile
 	// <nil>
 	// report <nil>
-	// <nil>
 }
 
 // Observe reports the events that metrics are made of: how long acquisitions wait, how long

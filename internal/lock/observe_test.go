@@ -146,48 +146,6 @@ func TestDecorate(t *testing.T) {
 	}
 }
 
-func TestAsync(t *testing.T) {
-	tests := map[string]func(t *testing.T, g *granting){
-		"a lease": func(t *testing.T, g *granting) {
-			r := <-lock.Async(t.Context(), g, "seat", lock.Options{})
-			if r.Err != nil || r.Lease == nil {
-				t.Fatalf("%+v", r)
-			}
-			fail.If(t, r.Lease.Release(t.Context()))
-		},
-		"an error": func(t *testing.T, g *granting) {
-			g.err = lock.ErrNotAcquired
-			r := <-lock.Async(t.Context(), g, "seat", lock.Options{})
-			if !errors.Is(r.Err, lock.ErrNotAcquired) || r.Lease != nil {
-				t.Errorf("%+v", r)
-			}
-		},
-		"the caller gives up": func(t *testing.T, g *granting) {
-			ctx, cancel := context.WithCancel(t.Context())
-			results := lock.Async(ctx, g, "seat", lock.Options{})
-			simulate.Sleep(2 * time.Second)
-			cancel()
-			synctest.Wait()
-			fail.Unless(t, g.leases[0].Release(t.Context()), lock.ErrNotHeld, "the lease that nobody received was not released")
-			if r := <-results; !errors.Is(r.Err, context.Canceled) || r.Lease != nil {
-				t.Errorf("%+v", r)
-			}
-		},
-		"cancelled after it was received": func(t *testing.T, g *granting) {
-			ctx, cancel := context.WithCancel(t.Context())
-			r := <-lock.Async(ctx, g, "seat", lock.Options{})
-			cancel()
-			synctest.Wait()
-			fail.If(t, r.Lease.Release(t.Context()), "the receiver's lease was released")
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, &granting{}) })
-		})
-	}
-}
-
 func TestExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &granting{}

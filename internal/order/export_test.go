@@ -1,4 +1,4 @@
 package order
 
-// Moves is the table of transitions.
-func Moves() []Move { return moves }
+// Transitions is the table of transitions.
+func Transitions() []Transition { return transitions }

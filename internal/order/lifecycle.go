@@ -30,8 +30,8 @@ func (e *StateError) Error() string { return fmt.Sprintf("%v: the order is %s", 
 
 func (e *StateError) Unwrap() error { return e.Err }
 
-// Transition is an entry of an order's history.
-type Transition struct {
+// HistoryEntry is a state that an order came to, and when.
+type HistoryEntry struct {
 	Status Status
 	At     time.Time
 }
@@ -55,13 +55,13 @@ type Details struct {
 	// PaidAt is when the order was paid; zero before that.
 	PaidAt time.Time
 	// History lists the states since the order was written, oldest first.
-	History []Transition
+	History []HistoryEntry
 	// Payments lists the money that was received, oldest first.
 	Payments []PaymentRecord
 }
 
 // LifecycleStore moves orders from state to state: each method is one transaction, with the conditional statement
-// of its row in the table of transitions ([MoveOf]) and all that follows from it. Its errors are those of this
+// of its row in the table of transitions ([TransitionOf]) and all that follows from it. Its errors are those of this
 // package, as of [Store].
 //
 // A method that changes nothing, because another call has made the change, returns once a crash of the database

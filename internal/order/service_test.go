@@ -328,9 +328,9 @@ func TestResumedOrderMeetsTheEarlierAttempt(t *testing.T) {
 		want      error          // without an earlier attempt
 	}{
 		"it bought the last unit":                  {known, false, voucher.ErrSoldOut},
-		"it committed at the sale's end":            {over, false, voucher.ErrEnded},
+		"it committed at the sale's end":           {over, false, voucher.ErrEnded},
 		"it bought the last unit before the write": {soldOut, true, voucher.ErrSoldOut},
-		"it committed before the write":             {func(*fixture) {}, true, nil},
+		"it committed before the write":            {func(*fixture) {}, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, nil)

@@ -24,31 +24,31 @@ func Statuses() []Status {
 	return []Status{Pending, Confirmed, Rejected, Unpaid, Paid, Cancelled, Expired, Refunding, Refunded}
 }
 
-// Mover is who may move an order from one state to another.
-type Mover string
+// Actor is who may move an order from one state to another.
+type Actor string
 
-// The movers.
+// The actors.
 const (
-	ByWorker   Mover = "worker"   // what persists accepted orders
-	ByBuyer    Mover = "buyer"    // the order's user
-	ByProvider Mover = "provider" // the payment provider, with its signed events and its answers
-	ByClock    Mover = "clock"    // the passing of the order's time to pay
-	ByAdmin    Mover = "admin"    // the administrator
+	ByWorker   Actor = "worker"   // what persists accepted orders
+	ByBuyer    Actor = "buyer"    // the order's user
+	ByProvider Actor = "provider" // the payment provider, with its signed events and its answers
+	ByClock    Actor = "clock"    // the passing of the order's time to pay
+	ByAdmin    Actor = "admin"    // the administrator
 )
 
-// Move is a row of the table of transitions.
-type Move struct {
+// Transition is a row of the table of transitions.
+type Transition struct {
 	From, To Status
-	By       Mover
+	By       Actor
 }
 
-// moves is the table of transitions: an order moves in these ways and in no other. Each move is one
+// transitions is the table of transitions: an order moves in these ways and in no other. Each is one
 // conditional statement in the database (… WHERE id = ? AND status = ?), in the transaction that also does
 // what follows from it: the stock, the buyer's right to order again, the history, the money to return.
 //
 // An order enters as Pending under the admission flow. Under the locked flow it enters as Confirmed or, if
 // the voucher asks for payment, as Unpaid.
-var moves = []Move{
+var transitions = []Transition{
 	{Pending, Confirmed, ByWorker},
 	{Pending, Unpaid, ByWorker},
 	{Pending, Rejected, ByWorker},
@@ -61,23 +61,23 @@ var moves = []Move{
 	{Refunding, Refunded, ByProvider},
 }
 
-// MoveOf returns the row of the table for a transition. The error is a fault of the program.
-func MoveOf(from, to Status) (Move, error) {
-	for _, m := range moves {
-		if m.From == from && m.To == to {
-			return m, nil
+// TransitionOf returns the row of the table for a transition. The error is a fault of the program.
+func TransitionOf(from, to Status) (Transition, error) {
+	for _, t := range transitions {
+		if t.From == from && t.To == to {
+			return t, nil
 		}
 	}
-	return Move{}, fmt.Errorf("order: no order moves from %q to %q", from, to)
+	return Transition{}, fmt.Errorf("order: no order moves from %q to %q", from, to)
 }
 
-// Stock is what the move adds to the stock: 1 where a voucher goes back, -1 where one is taken. A pending
+// Stock is what the transition adds to the stock: 1 where a unit goes back, -1 where one is taken. A pending
 // order has taken from the gate's stock; the database's follows when the order is written.
-func (m Move) Stock() int64 {
+func (t Transition) Stock() int64 {
 	switch {
-	case m.From.Live() && !m.To.Live():
+	case t.From.Live() && !t.To.Live():
 		return 1
-	case !m.From.Live() && m.To.Live():
+	case !t.From.Live() && t.To.Live():
 		return -1
 	}
 	return 0

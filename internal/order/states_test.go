@@ -10,9 +10,9 @@ import (
 
 func TestMoves(t *testing.T) {
 	reached := map[order.Status]bool{order.Pending: true}
-	for _, m := range order.Moves() {
-		if got, err := order.MoveOf(m.From, m.To); err != nil || got != m {
-			t.Errorf("MoveOf(%s, %s) = %+v, %v", m.From, m.To, got, err)
+	for _, m := range order.Transitions() {
+		if got, err := order.TransitionOf(m.From, m.To); err != nil || got != m {
+			t.Errorf("TransitionOf(%s, %s) = %+v, %v", m.From, m.To, got, err)
 		}
 		if !slices.Contains(order.Statuses(), m.From) || !slices.Contains(order.Statuses(), m.To) {
 			t.Errorf("%+v has an unknown state", m)
@@ -24,7 +24,7 @@ func TestMoves(t *testing.T) {
 	}
 	fail.Unequal(t, len(reached), len(order.Statuses()), "of %d states are reached", len(order.Statuses()))
 	for _, wrong := range [][2]order.Status{{order.Paid, order.Cancelled}, {order.Expired, order.Unpaid}, {order.Refunded, order.Paid}, {order.Confirmed, order.Cancelled}} {
-		if _, err := order.MoveOf(wrong[0], wrong[1]); err == nil {
+		if _, err := order.TransitionOf(wrong[0], wrong[1]); err == nil {
 			t.Errorf("an order may move from %s to %s", wrong[0], wrong[1])
 		}
 	}
@@ -40,7 +40,7 @@ func TestMovesKeepTheStock(t *testing.T) {
 		if at.Live() && has != 1 {
 			t.Errorf("an order that is %s has %d units", at, has)
 		}
-		for _, m := range order.Moves() {
+		for _, m := range order.Transitions() {
 			if m.From == at && steps < 8 {
 				walk(m.To, has-m.Stock(), steps+1)
 			}

@@ -164,17 +164,11 @@ func (d *crashTest) sell(users int) map[string]int {
 	return orders
 }
 
-// untouched is how long an order must be in the stream if no worker is free to read it.
-const untouched = time.Second
-
 // fillBatches sells to further users until every worker has read a batch that it cannot persist. Orders after
 // that are only in Redis, as the one order that is left over.
 func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 	d.t.Helper()
 	client := d.primary.Client(d.t)
-	allRead := func() bool { // a process reads the stream once its gate has accepted an order, or its turn has come
-		return len(client.XInfoConsumers(d.t.Context(), d.sale.Keys().Orders, ledger.Group).Val()) >= len(d.apis)
-	}
 	held = map[string]int{}
 	delivered := func() bool {
 		p, err := client.XPending(d.t.Context(), d.sale.Keys().Orders, ledger.Group).Result()
@@ -187,11 +181,16 @@ func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 			d.t.Fatalf("told %+v", got)
 		}
 		held[got.Order] = user
-		for asked := time.Now(); !delivered(); time.Sleep(5 * time.Millisecond) {
-			if time.Since(asked) > untouched && allRead() {
-				delete(held, got.Order)
-				return held, map[string]int{got.Order: user}
-			}
+		// A worker waits for the row until it has persisted its batch, and reads nothing meanwhile. So what is not
+		// delivered while all of them wait stays in the stream.
+		allWait := false
+		testkit.Until(d.t, "the order is read, or all workers wait for the voucher's row", func() bool {
+			allWait = d.sale.WaitingForRows(d.where.DB) >= len(d.apis)
+			return allWait || delivered()
+		})
+		if allWait && !delivered() {
+			delete(held, got.Order)
+			return held, map[string]int{got.Order: user}
 		}
 	}
 }

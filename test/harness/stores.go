@@ -67,6 +67,18 @@ func (s *Sale) HoldRow(where testkit.Database) (release func()) {
 	}
 }
 
+// WaitingForRows returns how many transactions of the database wait for a row that another one has locked.
+func (s *Sale) WaitingForRows(where testkit.Database) (n int) {
+	s.T.Helper()
+	db, err := sql.Open("mysql", where.DSN)
+	fail.NowIf(s.T, err)
+	defer db.Close()
+	fail.NowIf(s.T, db.QueryRowContext(s.T.Context(), `SELECT COUNT(*) FROM information_schema.INNODB_TRX t
+		JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
+		WHERE p.DB = DATABASE() AND t.trx_state = 'LOCK WAIT'`).Scan(&n))
+	return n
+}
+
 // Statuses returns the status of each order of a voucher in the database, by id.
 func Statuses(t *testing.T, where testkit.Database, voucher string) map[string]string {
 	t.Helper()

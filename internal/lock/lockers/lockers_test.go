@@ -15,6 +15,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/lock/lockers"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/redis/red"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
@@ -177,7 +178,7 @@ func pass(t *testing.T, holder, waiter lock.Locker, waiting func(lock.Locker)) l
 	t.Helper()
 	held := mustAcquire(t, holder, "passed", lock.Options{})
 	fail.Unequal(t, lock.HandoverOf(held), lock.FoundFree, "the first holder")
-	next := lock.Async(t.Context(), waiter, "passed", lock.Options{Wait: time.Minute})
+	next := locktest.InBackground(t.Context(), waiter, "passed", lock.Options{Wait: time.Minute})
 	waiting(waiter)
 	fail.NowIf(t, held.Release(t.Context()))
 	r := <-next

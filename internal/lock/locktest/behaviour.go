@@ -57,10 +57,10 @@ const (
 	RefusesInvalid     Behaviour = "refuses-invalid"
 	RefusesWrongKind   Behaviour = "refuses-wrong-kind"
 
-	ExtendsLease  Behaviour = "extends-lease"
-	SaysWhoHolds  Behaviour = "says-who-holds"
-	CanBeForced   Behaviour = "can-be-forced"
-	AsyncDelivers Behaviour = "async-delivers"
+	ExtendsLease    Behaviour = "extends-lease"
+	SaysWhoHolds    Behaviour = "says-who-holds"
+	CanBeForced     Behaviour = "can-be-forced"
+	OutlivesContext Behaviour = "outlives-context"
 
 	LinearizableMutex        Behaviour = "linearizable-mutex"
 	LinearizableReentrant    Behaviour = "linearizable-reentrant"
@@ -82,7 +82,7 @@ const (
 	WriterGetsInAmongReaders Behaviour = "writer-gets-in-among-readers"
 )
 
-// Behaviours lists the behaviours of a lock, in the order of its life.
+// Behaviours lists the behaviours of a lock, in the order in which a holder meets them.
 func Behaviours() []Behaviour { return names(behaviours()) }
 
 // SharedBehaviours lists what a read-write lock does beyond being a lock.
@@ -198,7 +198,7 @@ func behaviours() []behaviour {
 		{ExtendsLease, "an extended lease runs for the new length from then on", extendsLease, untimed},
 		{SaysWhoHolds, "Inspect returns the holder, the hold count, the remaining lease and the waiters", saysWhoHolds, untimed},
 		{CanBeForced, "ForceRelease takes a lock away, and the next waiter gets it at once", canBeForced, untimed},
-		{AsyncDelivers, "a background acquisition delivers its lease, or leaves nothing if it is cancelled", asyncDelivers, untimed},
+		{OutlivesContext, "a lease stays when the context of its acquisition is cancelled", outlivesContext, untimed},
 
 		{LinearizableMutex, "its history is that of a mutex", linearizableMutex, untimed},
 		{LinearizableReentrant, "its history is that of a reentrant mutex", linearizableReentrant, untimed},

@@ -229,51 +229,15 @@ func (t *trial) mustForce(b lock.ForceReleaser, want bool, which string) {
 	}
 }
 
-func asyncDelivers(t *trial) {
+func outlivesContext(t *trial) {
 	p, q := t.twoProcesses()
-	opts := lock.Options{TTL: t.long, Wait: t.prompt}
 	ctx, cancel := context.WithCancel(t.ctx)
-	results := lock.Async(ctx, p, t.key, opts)
-	held := t.mustReceive(results)
-	cancel() // too late: the receiver has the lease
-	t.mustBeTaken(q, "although its lease was received before the cancellation")
-
-	next := lock.Async(t.ctx, q, t.key, opts)
-	t.sleep(30 * time.Millisecond)
-	select {
-	case <-next:
-		t.violated("another owner got the lock in the background")
-	default:
-	}
-	ctx, cancel = context.WithCancel(t.ctx)
-	given := lock.Async(ctx, q, t.key, opts)
+	held := t.mustAcquireAs(ctx, p, lock.Options{TTL: t.long, Wait: t.prompt})
 	cancel()
-	t.expectContextError((<-given).Err, context.Canceled)
+	t.sleep(30 * time.Millisecond) // in which a lock that goes with that context would be released
+	t.mustBeTaken(q, "although the context that was cancelled is only that of its acquisition")
 	t.mustRelease(held)
-	t.mustRelease(t.mustReceive(next))
-
-	ctx, cancel = context.WithCancel(t.ctx)
-	defer cancel()
-	unwanted := lock.Async(ctx, p, t.key, opts)
-	t.eventually("the result", func() bool { return len(unwanted) > 0 })
-	cancel()
-	t.mustRelease(t.mustAcquire(q, lock.Options{TTL: t.long, Wait: t.limit}))
-	t.expectContextError((<-unwanted).Err, context.Canceled)
-	t.mustBeEmpty("after background acquisitions")
-}
-
-func (t *trial) mustReceive(results <-chan lock.Result) lock.Lease {
-	select {
-	case r := <-results:
-		if r.Err != nil {
-			t.violated("a background acquisition gave %v", r.Err)
-		}
-		t.track(r.Lease)
-		return r.Lease
-	case <-t.ctx.Done():
-		t.violated("a background acquisition delivered nothing")
-	}
-	return nil
+	t.mustBeFree(q, "after a release beyond the context of its acquisition")
 }
 
 func tokenStaysOnReentry(t *trial) {

@@ -136,7 +136,16 @@ func TestWrongLockersAreCaught(t *testing.T) {
 			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 				opts.Wait = min(opts.Wait, 50*time.Millisecond)
 				return next.Acquire(context.WithoutCancel(ctx), key, opts)
-			}, []Behaviour{TellsCancelledFromTaken, CancelledWaitersAreGone, EndsContextOnRelease, WaitsAsLongAsAsked, AsyncDelivers},
+			}, []Behaviour{TellsCancelledFromTaken, CancelledWaitersAreGone, EndsContextOnRelease, WaitsAsLongAsAsked},
+		},
+		"the lock is released with the context of its acquisition": {
+			func(next lock.Locker, ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
+				l, err := next.Acquire(ctx, key, opts)
+				if err == nil {
+					context.AfterFunc(ctx, func() { _ = l.Release(context.WithoutCancel(ctx)) })
+				}
+				return l, err
+			}, []Behaviour{OutlivesContext},
 		},
 		"every hundredth release fails": {
 			alterLease(func(l flawedLease) flawedLease {

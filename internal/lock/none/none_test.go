@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 		Except(locktest.NotApplicable("nobody waits"),
 			locktest.ServesInOrder, locktest.ReleaseLetsWaiterIn, locktest.WakesByMessage).
 		Except(locktest.Breaks("nobody waits, so nobody is cancelled waiting"),
-			locktest.TellsCancelledFromTaken, locktest.CancelledWaitersAreGone, locktest.AsyncDelivers,
+			locktest.TellsCancelledFromTaken, locktest.CancelledWaitersAreGone, locktest.OutlivesContext,
 			locktest.ThousandCancelledWaiters).
 		Except(locktest.Breaks("leases are ignored"), locktest.ToldWhenExpired, locktest.ExtendsLease).
 		Except(locktest.NotApplicable("no leases"),

@@ -99,7 +99,7 @@ func normalLife(ctx context.Context, l lock.Locker) {
 			_ = again.Release(ctx)
 		}
 		_, _ = l.Acquire(ctx, "seat", waits)
-		next := lock.Async(ctx, l, "seat", lock.Options{TTL: time.Second, Wait: 2 * time.Second})
+		next := locktest.InBackground(ctx, l, "seat", lock.Options{TTL: time.Second, Wait: 2 * time.Second})
 		_ = held.Extend(ctx, 20*time.Second)
 		if i, ok := l.(lock.Inspector); ok {
 			_, _ = i.Inspect(ctx, "seat")

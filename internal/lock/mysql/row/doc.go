@@ -40,8 +40,8 @@
 //
 //   - Without expiry: that a lock ever becomes free again. A holder that dies leaves
 //     its row, and nobody can distinguish a dead holder from a slow one. An operator
-//     who can uses [Locker.ForceRelease]. opts.TTL is ignored, and nothing tells the
-//     holder that it lost the lock.
+//     uses [Locker.ForceRelease]. opts.TTL is ignored, and nothing tells the holder
+//     that it lost the lock.
 //   - With expiry: that there is only one holder. A process that was paused for longer
 //     than its lease continues until it is told. If the server's clock is set forward,
 //     every lease ends early.

@@ -24,6 +24,6 @@ func New(client session.Client, config Config) (*Locker, error) {
 		ExtraKeys: []string{"places"},
 		Scripts:   scripts, // a renewal is session/renew.lua
 		Library:   "queue.lua",
-		Modes:     []session.Mode{{Acquire: "acquire.lua", AllQueueInRedis: true, LocalHandoff: true}},
+		Modes:     []session.Mode{{Acquire: "acquire.lua", AllQueueInRedis: true, LocalHandover: true}},
 	}, config)
 }

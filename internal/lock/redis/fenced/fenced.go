@@ -24,6 +24,6 @@ func New(client session.Client, config Config) (*Locker, error) {
 		ExtraKeys: []string{"token"},
 		Scripts:   scripts, // a renewal is session/renew.lua
 		Library:   "token.lua",
-		Modes:     []session.Mode{{Acquire: "acquire.lua", LocalHandoff: true}},
+		Modes:     []session.Mode{{Acquire: "acquire.lua", LocalHandover: true}},
 	}, config)
 }

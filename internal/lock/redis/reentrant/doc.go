@@ -52,7 +52,7 @@
 //     received the lock grants it a second time. A machine that sleeps stops the clock that
 //     leases are counted by. No lock can repair that from this side of the store: the write
 //     has to carry a fencing token that the store checks (package fenced), or a condition.
-//   - Strict order. Up to Config.MaxLocalHandoffs waiters of one process go before those of
+//   - Strict order. Up to Config.MaxLocalHandovers waiters of one process go before those of
 //     others, and only the first waiter of each process is in the queue in Redis.
 //   - A prompt wake-up behind a process that was stopped while it waited: the lock may be
 //     handed to it, and is free again after half of Config.QueueEntryTTL.

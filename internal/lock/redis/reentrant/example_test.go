@@ -77,14 +77,18 @@ func Example_twoProcesses() {
 		fmt.Println("holder:", taken.Holder)
 	}
 
-	waiting := lock.Async(lock.WithOwner(ctx, "worker-2"), second, "report", lock.Options{Wait: 10 * time.Second})
+	next := make(chan lock.Lease)
+	go func() {
+		lease, err := second.Acquire(lock.WithOwner(ctx, "worker-2"), "report", lock.Options{Wait: 10 * time.Second})
+		if err != nil {
+			log.Fatal(err)
+		}
+		next <- lease
+	}()
 	fmt.Println("released:", lock.Release(ctx, lease))
-	result := <-waiting
-	if result.Err != nil {
-		log.Fatal(result.Err)
-	}
-	fmt.Println("next holder:", result.Lease.Owner())
-	fmt.Println("released:", lock.Release(ctx, result.Lease))
+	lease = <-next
+	fmt.Println("next holder:", lease.Owner())
+	fmt.Println("released:", lock.Release(ctx, lease))
 	// Output:
 	// not acquired: true
 	// holder: worker-1

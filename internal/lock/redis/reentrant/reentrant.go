@@ -28,7 +28,7 @@ func Protocol(name string) session.Protocol {
 		Name:    name,
 		Scripts: scripts,
 		Library: "grant_next.lua",
-		Modes:   []session.Mode{{Acquire: "acquire.lua", LocalHandoff: true}},
+		Modes:   []session.Mode{{Acquire: "acquire.lua", LocalHandover: true}},
 		SetNX:   true,
 	}
 }

@@ -46,15 +46,19 @@ func Example() {
 	_, err = locks.Writer().Acquire(ctx, "prices", lock.Options{})
 	fmt.Println("a writer beside readers:", errors.Is(err, lock.ErrNotAcquired))
 
-	waiting := lock.Async(ctx, locks.Writer(), "prices", lock.Options{Wait: time.Minute})
+	writers := make(chan lock.Lease)
+	go func() {
+		writer, err := locks.Writer().Acquire(ctx, "prices", lock.Options{Wait: time.Minute})
+		if err != nil {
+			log.Fatal(err)
+		}
+		writers <- writer
+	}()
 	fmt.Println("released:", lock.Release(ctx, first), lock.Release(ctx, second))
-	writer := <-waiting
-	if writer.Err != nil {
-		log.Fatal(writer.Err)
-	}
+	writer := <-writers
 	_, err = locks.Reader().Acquire(ctx, "prices", lock.Options{})
 	fmt.Println("a reader beside a writer:", errors.Is(err, lock.ErrNotAcquired))
-	fmt.Println("released:", lock.Release(ctx, writer.Lease))
+	fmt.Println("released:", lock.Release(ctx, writer))
 	// Output:
 	// a writer beside readers: true
 	// released: <nil> <nil>

@@ -38,7 +38,7 @@ func New(client session.Client, config Config) (*Locker, error) {
 		Scripts:   scripts,
 		Library:   "state.lua",
 		Modes: []session.Mode{
-			writer: {Name: "w", Acquire: "write.lua", LocalHandoff: true},
+			writer: {Name: "w", Acquire: "write.lua", LocalHandover: true},
 			reader: {Name: "r", Acquire: "read.lua", AllQueueInRedis: true},
 		},
 	}, config)

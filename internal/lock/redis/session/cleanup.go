@@ -67,7 +67,7 @@ func (s *Session) revoke(r *request, onAnswer func()) {
 		moment, cancel := context.WithTimeout(s.closing, lateReplyWait)
 		ended := r.pending.wait(moment)
 		cancel()
-		// A handoff may have granted the lock whatever the reply to the attempt was.
+		// A handover may have granted the lock whatever the reply to the attempt was.
 		if ended && !r.granted.Load() && (notSent(r.pending.err) || refused(r.pending)) {
 			return
 		}
@@ -80,7 +80,7 @@ func (s *Session) revoke(r *request, onAnswer func()) {
 	heard := false
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, maxCleanUpPause) {
 		c := s.batcher.run(ctx, s.scripts.release, r.keys, string(r.owner), r.leaseID,
-			"", "", 0, 0, s.config.QueueEntryTTL.Milliseconds(), "") // without a handoff
+			"", "", 0, 0, s.config.QueueEntryTTL.Milliseconds(), "") // without a handover
 		if !c.wait(ctx) {
 			return
 		}

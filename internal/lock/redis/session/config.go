@@ -32,9 +32,9 @@ type Config struct {
 	// waiter asks three times as often, which also bounds what a lost message can cost.
 	// Default 3 s.
 	QueueEntryTTL time.Duration
-	// MaxLocalHandoffs is how often in a row a holder may hand the lock to the next
+	// MaxLocalHandovers is how often in a row a holder may hand the lock to the next
 	// waiter of its own process while other processes wait. Default 16.
-	MaxLocalHandoffs int
+	MaxLocalHandovers int
 	// Cluster says that the client reaches a Redis Cluster although it is not a
 	// *redis.ClusterClient: a wrapper around one, or the client of a proxy.
 	Cluster bool
@@ -64,8 +64,8 @@ func (c Config) WithDefaults() Config {
 		c.QueueEntryTTL = 3 * time.Second
 	}
 	c.QueueEntryTTL = c.QueueEntryTTL.Truncate(time.Millisecond)
-	if c.MaxLocalHandoffs == 0 {
-		c.MaxLocalHandoffs = 16
+	if c.MaxLocalHandovers == 0 {
+		c.MaxLocalHandovers = 16
 	}
 	if c.Pipelines == 0 {
 		c.Pipelines = 4
@@ -92,8 +92,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: CommandTimeout is %v, not positive", lock.ErrInvalid, c.CommandTimeout)
 	case c.QueueEntryTTL < 3*time.Millisecond:
 		return fmt.Errorf("%w: QueueEntryTTL is %v, less than 3ms", lock.ErrInvalid, c.QueueEntryTTL)
-	case c.MaxLocalHandoffs < 0:
-		return fmt.Errorf("%w: MaxLocalHandoffs is %d, not positive", lock.ErrInvalid, c.MaxLocalHandoffs)
+	case c.MaxLocalHandovers < 0:
+		return fmt.Errorf("%w: MaxLocalHandovers is %d, not positive", lock.ErrInvalid, c.MaxLocalHandovers)
 	case c.Replicas < 0:
 		return fmt.Errorf("%w: Replicas is %d, less than 0", lock.ErrInvalid, c.Replicas)
 	case c.Pipelines < 0:
@@ -106,8 +106,8 @@ func (c Config) Validate() error {
 // notified.
 func (c Config) pollInterval() time.Duration { return c.QueueEntryTTL / 3 }
 
-// handoffTTL is the lease of a waiter that a release in another process made the holder,
+// handoverTTL is the lease of a waiter that a release in another process made the holder,
 // until its watchdog renews it.
-func (c Config) handoffTTL() time.Duration {
+func (c Config) handoverTTL() time.Duration {
 	return time.Duration(c.QueueEntryTTL.Milliseconds()/2) * time.Millisecond
 }

@@ -13,7 +13,7 @@
 //	queue          the waiters of a lock: in this process (waitqueues.go), and in Redis
 //	queue entry    a waiter in the queue in Redis; by default one for each process
 //	ticket         the position of an entry, by the Redis server's clock
-//	handoff        a release makes a waiter the holder: a local handoff, one of the same
+//	handover        a release makes a waiter the holder: a local handover, one of the same
 //	               process, otherwise one of another process, which learns it by message
 //
 // # Conventions of the scripts
@@ -111,7 +111,7 @@
 //
 // Where the next waiter is in the holder's own process, the release makes it the holder and
 // the reply says so: one round trip per grant, and no message. While other processes wait,
-// this happens at most Config.MaxLocalHandoffs times in a row.
+// this happens at most Config.MaxLocalHandovers times in a row.
 //
 // A wait does not outlast an outage: a head whose attempt fails twice without a reply
 // returns [lock.ErrUnavailable], and its caller has to try again.
@@ -138,6 +138,6 @@
 //
 // # Where to start reading
 //
-// protocol.go, acquire.go, lease.go, waitqueues.go, wait.go and handoff.go, cleanup.go; then
+// protocol.go, acquire.go, lease.go, waitqueues.go, wait.go and handover.go, cleanup.go; then
 // direct.go, batcher.go, listener.go and connection.go for the connection to Redis.
 package session

@@ -49,10 +49,10 @@ func sameHolder(a, b *heldLease) bool { return a.lock() == b.lock() && a.owner =
 // waiter of this process. Where an attempt to acquire is unaccounted for and may still be
 // carried out, a clean-up follows.
 func (s *Session) release(ctx context.Context, l *heldLease) error {
-	h := s.waiters.startHandoff(l.request, s.config.MaxLocalHandoffs)
+	h := s.waiters.startHandover(l.request, s.config.MaxLocalHandovers)
 	sent := time.Now()
 	reply, err := s.sendRelease(ctx, l, h)
-	s.endHandoff(h, sent, reply, err)
+	s.endHandover(h, sent, reply, err)
 	if err == nil {
 		err = l.releaseError(reply)
 	}
@@ -62,7 +62,7 @@ func (s *Session) release(ctx context.Context, l *heldLease) error {
 	return err
 }
 
-func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handoff) (any, error) {
+func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handover) (any, error) {
 	owner, leaseID, ttl, overOthers, queueEntry := h.args()
 	for again, last := false, false; ; again = true {
 		c := s.batcher.runDirect(ctx, s.scripts.release, l.keys, string(l.owner), l.leaseID, owner, leaseID, ttl, overOthers,
@@ -88,22 +88,22 @@ func (s *Session) sendRelease(ctx context.Context, l *heldLease, h *handoff) (an
 	}
 }
 
-// endHandoff gives the next waiter the outcome of the release.
-func (s *Session) endHandoff(h *handoff, sent time.Time, reply any, err error) {
+// endHandover gives the next waiter the outcome of the release.
+func (s *Session) endHandover(h *handover, sent time.Time, reply any, err error) {
 	if h == nil {
 		return
 	}
-	handed, isHandoff := reply.([]any)
+	handed, isHandover := reply.([]any)
 	code, _ := reply.(int64)
-	result := handoffResult{grant: grant{start: sent}, kept: code == releasedOne}
+	result := handoverResult{grant: grant{start: sent}, kept: code == releasedOne}
 	switch {
 	case err != nil:
 		result.unknown = true
-	case isHandoff && len(handed) > 0:
+	case isHandover && len(handed) > 0:
 		token, ok := handed[0].(int64)
 		result.granted, result.token = ok, uint64(token)
 	}
-	if orphaned := s.waiters.endHandoff(h.to, result); orphaned {
+	if orphaned := s.waiters.endHandover(h.to, result); orphaned {
 		// In the background: the waiter has left, and the releasing holder need not wait
 		// for its clean-up.
 		s.background(func() { s.revoke(h.to.req, func() {}) })
@@ -123,12 +123,12 @@ const (
 // not have expired.
 func (l *heldLease) releaseError(reply any) error {
 	releasedBefore := l.releaseUnknown.Load() && l.watched.Held.Remaining() > 0
-	handed, isHandoff := reply.([]any)
+	handed, isHandover := reply.([]any)
 	code, ok := reply.(int64)
 	switch {
-	case isHandoff && (len(handed) == 1 || releasedBefore):
+	case isHandover && (len(handed) == 1 || releasedBefore):
 		return nil
-	case isHandoff: // the next waiter holds it, but not because of this release
+	case isHandover: // the next waiter holds it, but not because of this release
 		return fmt.Errorf("%w: %q", lock.ErrLost, l.key)
 	case !ok || code < notOwner || code > releasedOne:
 		return unexpected(reply)

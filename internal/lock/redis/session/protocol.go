@@ -41,9 +41,9 @@ type Mode struct {
 	// AllQueueInRedis has every waiter join the lock's queue in Redis. Otherwise the
 	// waiters of a process share one entry there: only the first of them asks.
 	AllQueueInRedis bool
-	// LocalHandoff lets a release make the next waiter of the same process the holder,
+	// LocalHandover lets a release make the next waiter of the same process the holder,
 	// where the script agrees.
-	LocalHandoff bool
+	LocalHandover bool
 }
 
 //go:embed common.lua renew.lua

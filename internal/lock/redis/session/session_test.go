@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/redis/fair"
 	"seckill/internal/lock/redis/fenced"
 	"seckill/internal/lock/redis/redisio"
@@ -316,19 +317,19 @@ func release(t *testing.T, lease lock.Lease) {
 }
 
 // result receives the result of an acquisition in the background.
-func result(t *testing.T, results <-chan lock.Result) lock.Result {
+func result(t *testing.T, results <-chan locktest.Result) locktest.Result {
 	t.Helper()
 	select {
 	case r := <-results:
 		return r
 	case <-time.After(time.Minute):
 		t.Fatal("the acquisition did not end within a minute")
-		return lock.Result{}
+		return locktest.Result{}
 	}
 }
 
 // leaseOf receives the lease of an acquisition in the background.
-func leaseOf(t *testing.T, results <-chan lock.Result) lock.Lease {
+func leaseOf(t *testing.T, results <-chan locktest.Result) lock.Lease {
 	t.Helper()
 	r := result(t, results)
 	if r.Err != nil {

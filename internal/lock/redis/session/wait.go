@@ -20,10 +20,10 @@ func (s *Session) wait(ctx, limit context.Context, r *request) (held *lock.Held,
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		handoff, ask, wakeAt := s.waiters.next(w)
+		handover, ask, wakeAt := s.waiters.next(w)
 		switch {
-		case handoff != nil:
-			return s.deliver(ctx, r, handoff.grant)
+		case handover != nil:
+			return s.deliver(ctx, r, handover.grant)
 		case ask:
 			held, err := s.try(ctx, limit, r, w)
 			if !errors.Is(err, lock.ErrNotAcquired) {
@@ -42,8 +42,8 @@ func (s *Session) wait(ctx, limit context.Context, r *request) (held *lock.Held,
 		case <-w.wake:
 		case <-timer.C:
 		case <-limit.Done():
-			if handoff := s.waiters.awaitHandoff(w); handoff != nil {
-				return s.deliver(ctx, r, handoff.grant)
+			if handover := s.waiters.awaitHandover(w); handover != nil {
+				return s.deliver(ctx, r, handover.grant)
 			}
 			return nil, s.waitError(ctx, r, w)
 		}
@@ -59,11 +59,11 @@ func (s *Session) waitError(ctx context.Context, r *request, w *waiter) error {
 	return err
 }
 
-// awaitHandoff waits briefly for a handoff that is under way: a lock that is handed over
+// awaitHandover waits briefly for a handover that is under way: a lock that is handed over
 // at the last moment has to be used or released.
-func (q *waitQueues) awaitHandoff(w *waiter) *handoffResult {
+func (q *waitQueues) awaitHandover(w *waiter) *handoverResult {
 	q.mu.Lock()
-	done := w.handoffDone
+	done := w.handoverDone
 	q.mu.Unlock()
 	if done != nil {
 		timer := time.NewTimer(w.req.cleanUpTime())
@@ -75,7 +75,7 @@ func (q *waitQueues) awaitHandoff(w *waiter) *handoffResult {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return w.handoff
+	return w.handover
 }
 
 // leave leaves the queue and removes the entry in Redis. Where that takes long it

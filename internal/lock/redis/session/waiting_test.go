@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/redis/rw"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
@@ -35,7 +36,7 @@ func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 			server, config := simulate.NewRedis(t), session.Config{Prefix: "t:", QueueEntryTTL: place}
 			p, q := start(t, server, newFair, config), start(t, server, newFair, config)
 			h := acquire(t.Context(), t, q, lock.Options{})
-			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+			waiting := locktest.InBackground(t.Context(), p, key, lock.Options{Wait: time.Minute})
 			queued(t, q, 1)
 			if err := p.Close(); err != nil { // releases nothing, like a process that dies
 				t.Fatal(err)
@@ -129,7 +130,7 @@ func TestReadersGoBeforeNextWriter(t *testing.T) {
 				}
 			}
 			queued(t, observer, 2*readers)
-			writer := lock.Async(t.Context(), c, key, lock.Options{Wait: time.Minute})
+			writer := locktest.InBackground(t.Context(), c, key, lock.Options{Wait: time.Minute})
 			queued(t, observer, 2*readers+1)
 			letGo := hold(t, &late.messagesHeld)
 			release(t, h)
@@ -156,7 +157,7 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 			dead, _ := startRW(t, server, config)
 			client := server.Client(t)
 			h := acquire(t.Context(), t, a, lock.Options{})
-			waiting := lock.Async(t.Context(), dead.Reader(), key, lock.Options{Wait: time.Minute})
+			waiting := locktest.InBackground(t.Context(), dead.Reader(), key, lock.Options{Wait: time.Minute})
 			queued(t, a, 1)
 			_ = dead.Close()
 			<-waiting
@@ -176,7 +177,7 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 				// The dead reader's entry counts, and so do those of the living.
 				until(t, "a queued reader", func() bool { return inspect(t, a).Waiting >= i+2 })
 			}
-			writer := lock.Async(t.Context(), a, key, lock.Options{Wait: time.Minute})
+			writer := locktest.InBackground(t.Context(), a, key, lock.Options{Wait: time.Minute})
 			until(t, "a queued writer", func() bool { return inspect(t, a).Waiting >= living+2 })
 			began := time.Now()
 			release(t, h)
@@ -190,10 +191,10 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 	}
 }
 
-// A server that hangs during a handoff lets both sides run out of time: the release has no
+// A server that hangs during a handover lets both sides run out of time: the release has no
 // reply, and the next waiter's limit ends. Run with -race: both use the same acquisition. It
 // leaves no lock behind.
-func TestLimitEndsDuringHandoff(t *testing.T) {
+func TestLimitEndsDuringHandover(t *testing.T) {
 	for name, create := range all() {
 		bubble(t, name, func(t *testing.T) {
 			server := simulate.NewRedis(t)
@@ -201,7 +202,7 @@ func TestLimitEndsDuringHandoff(t *testing.T) {
 			observer := start(t, server, create, session.Config{})
 			// If the release is lost too, this lease expires; the waiter's would not.
 			h := acquire(t.Context(), t, p, lock.Options{TTL: 6 * time.Second})
-			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: 1500 * time.Millisecond})
+			waiting := locktest.InBackground(t.Context(), p, key, lock.Options{Wait: 1500 * time.Millisecond})
 			queued(t, observer, 1)
 			server.Pause(2600 * time.Millisecond)
 			_ = h.Release(t.Context()) // its outcome is unknown
@@ -260,7 +261,7 @@ func TestContextEndsWithTheFirstRefusal(t *testing.T) {
 			for n := range 100 {
 				ctx, cancel := context.WithCancel(owned)
 				asked := network.stopReply(t, func([]any) bool { return true })
-				waiting := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute, TTL: time.Minute})
+				waiting := locktest.InBackground(ctx, p, key, lock.Options{Wait: time.Minute, TTL: time.Minute})
 				<-asked.reached
 				asked.letGo()
 				for range n { // each round cancels a little later

@@ -19,7 +19,7 @@ import (
 type waitQueues struct {
 	listener     *listener
 	pollInterval time.Duration
-	handoffTTL   time.Duration
+	handoverTTL  time.Duration
 
 	mu     sync.Mutex
 	queues map[queueKey]*keyQueue
@@ -37,7 +37,7 @@ type keyQueue struct {
 	channel    string
 	waiters    list.List // of *waiter; the front is the head
 	subscribed atomic.Bool
-	handoffs   int         // local handoffs in a row
+	handovers  int         // local handovers in a row
 	contended  bool        // the last waiter that was granted the lock had to wait for it
 	idle       *time.Timer // removes the queue once nobody has waited for idleTTL
 
@@ -64,13 +64,13 @@ type waiter struct {
 	requeued   bool      // a refusal found its entry gone: it may have been granted the lock earlier
 	named      bool      // Redis named it, and it has not been refused since
 
-	handoffDone chan struct{}  // closed when a local handoff to it has ended; nil: none
-	handoff     *handoffResult // the lock was handed to it
-	left        bool           // it left during a local handoff
+	handoverDone chan struct{}   // closed when a local handover to it has ended; nil: none
+	handover     *handoverResult // the lock was handed to it
+	left         bool            // it left during a local handover
 }
 
-// handoffResult is the outcome of a handoff for the waiter.
-type handoffResult struct {
+// handoverResult is the outcome of a handover for the waiter.
+type handoverResult struct {
 	grant
 	granted bool
 	unknown bool // the release had no reply
@@ -79,7 +79,7 @@ type handoffResult struct {
 
 func newWaitQueues(listener *listener, config Config) *waitQueues {
 	return &waitQueues{
-		listener: listener, pollInterval: config.pollInterval(), handoffTTL: config.handoffTTL(),
+		listener: listener, pollInterval: config.pollInterval(), handoverTTL: config.handoverTTL(),
 		queues: make(map[queueKey]*keyQueue),
 	}
 }
@@ -170,10 +170,10 @@ func (q *waitQueues) leave(w *waiter, granted bool) (entry string) {
 	k.waiters.Remove(w.elem)
 	switch {
 	case granted:
-		k.contended = w.handoff != nil || !w.refusedAt.IsZero()
-	case w.handoffDone != nil:
-		w.left = true // endHandoff has the lock released
-	case w.handoff != nil:
+		k.contended = w.handover != nil || !w.refusedAt.IsZero()
+	case w.handoverDone != nil:
+		w.left = true // endHandover has the lock released
+	case w.handover != nil:
 		w.req.granted.Store(true) // too late for the caller: it has to be released
 	}
 	next := k.waiters.Front()
@@ -336,7 +336,7 @@ func parseGranted(payload string) (leaseID string, token uint64, ok bool) {
 }
 
 // onGranted is called when a release in another process made w the holder for
-// handoffTTL. That time is counted from w's last refusal. It suffices where a watchdog
+// handoverTTL. That time is counted from w's last refusal. It suffices where a watchdog
 // renews the lease and most of the time is left. Otherwise w asks, finds that it is the
 // holder, and gets its whole lease.
 //
@@ -346,14 +346,14 @@ func parseGranted(payload string) (leaseID string, token uint64, ok bool) {
 // too.
 func (w *waiter) onGranted(token uint64) {
 	w.named = true
-	first := min(w.req.ttl, w.queue.all.handoffTTL)
+	first := min(w.req.ttl, w.queue.all.handoverTTL)
 	left := time.Until(w.refusedAt.Add(first))
 	late := w.requeued || w.req.unanswered.Load() // possibly
-	if w.handoffDone != nil || w.handoff != nil || !w.req.autoRenew || late || left < first/2 {
+	if w.handoverDone != nil || w.handover != nil || !w.req.autoRenew || late || left < first/2 {
 		w.requestAttempt()
 		return
 	}
-	w.handoff = &handoffResult{granted: true, grant: grant{start: w.refusedAt, token: token, how: lock.PassedByStore, firstTTL: first}}
+	w.handover = &handoverResult{granted: true, grant: grant{start: w.refusedAt, token: token, how: lock.PassedByStore, firstTTL: first}}
 	w.notify()
 }
 
@@ -369,13 +369,13 @@ func (k *keyQueue) eachAsker(f func(*waiter)) {
 
 // next says what w has to do: take the lock that was handed to it, ask, or sleep until
 // wakeAt (zero: until it is notified).
-func (q *waitQueues) next(w *waiter) (handoff *handoffResult, ask bool, wakeAt time.Time) {
+func (q *waitQueues) next(w *waiter) (handover *handoverResult, ask bool, wakeAt time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case w.handoff != nil:
-		return w.handoff, false, time.Time{}
-	case w.handoffDone != nil:
+	case w.handover != nil:
+		return w.handover, false, time.Time{}
+	case w.handoverDone != nil:
 		return nil, false, time.Time{}
 	case w.attemptNow || !w.attemptAt.IsZero() && !time.Now().Before(w.attemptAt):
 		w.attemptNow = false

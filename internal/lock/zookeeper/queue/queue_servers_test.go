@@ -110,10 +110,10 @@ func TestDeathOfWaiterAdmitsNobody(t *testing.T) {
 	fail.NowIf(t, err)
 	network := locktest.NewNetwork()
 	ctx, cancel := context.WithCancel(t.Context())
-	middle := lock.Async(ctx, zkstore.Process(t, open, server.Addr(), prefix, zkstore.Session, network), "seat", lock.Options{Wait: time.Hour})
+	middle := locktest.InBackground(ctx, zkstore.Process(t, open, server.Addr(), prefix, zkstore.Session, network), "seat", lock.Options{Wait: time.Hour})
 	queued(1)
 	behind := process()
-	last := lock.Async(t.Context(), behind, "seat", lock.Options{Wait: time.Hour})
+	last := locktest.InBackground(t.Context(), behind, "seat", lock.Options{Wait: time.Hour})
 	queued(2)
 
 	network.Cut() // its session ends

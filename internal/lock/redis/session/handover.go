@@ -2,18 +2,18 @@ package session
 
 import "seckill/internal/lock"
 
-// handoff is what a release says about the next waiter of its own process.
-type handoff struct {
+// handover is what a release says about the next waiter of its own process.
+type handover struct {
 	to         *waiter
 	overOthers int    // 1: hand over although other processes wait
 	queueEntry string // the waiter's entry in Redis, or ""
 }
 
-// startHandoff picks the head of the queue for r's lock, and keeps it from asking by itself
-// until endHandoff. It returns nil where nobody waits. maxInRow is how often in a row a
+// startHandover picks the head of the queue for r's lock, and keeps it from asking by itself
+// until endHandover. It returns nil where nobody waits. maxInRow is how often in a row a
 // lock is handed over in this process while other processes wait.
-func (q *waitQueues) startHandoff(r *request, maxInRow int) *handoff {
-	if !r.mode.LocalHandoff {
+func (q *waitQueues) startHandover(r *request, maxInRow int) *handover {
+	if !r.mode.LocalHandover {
 		return nil
 	}
 	q.mu.Lock()
@@ -23,22 +23,22 @@ func (q *waitQueues) startHandoff(r *request, maxInRow int) *handoff {
 		return nil
 	}
 	w := k.waiters.Front().Value.(*waiter)
-	if w.handoffDone != nil || w.handoff != nil {
+	if w.handoverDone != nil || w.handover != nil {
 		return nil
 	}
-	w.handoffDone = make(chan struct{})
-	h := &handoff{to: w}
+	w.handoverDone = make(chan struct{})
+	h := &handover{to: w}
 	if w.inRedis {
 		h.queueEntry = w.entry()
 	}
-	if k.handoffs < maxInRow {
+	if k.handovers < maxInRow {
 		h.overOthers = 1
 	}
 	return h
 }
 
 // args returns the arguments of the release script that concern the next waiter.
-func (h *handoff) args() (owner, leaseID string, ttl int64, overOthers int, queueEntry string) {
+func (h *handover) args() (owner, leaseID string, ttl int64, overOthers int, queueEntry string) {
 	if h == nil {
 		return "", "", 0, 0, ""
 	}
@@ -46,13 +46,13 @@ func (h *handoff) args() (owner, leaseID string, ttl int64, overOthers int, queu
 	return string(r.owner), r.leaseID, r.ttl.Milliseconds(), h.overOthers, h.queueEntry
 }
 
-// endHandoff gives the waiter the outcome. It reports true where the waiter left meanwhile
+// endHandover gives the waiter the outcome. It reports true where the waiter left meanwhile
 // and the lock may have to be released for it.
-func (q *waitQueues) endHandoff(w *waiter, result handoffResult) (orphaned bool) {
+func (q *waitQueues) endHandover(w *waiter, result handoverResult) (orphaned bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	close(w.handoffDone)
-	w.handoffDone = nil
+	close(w.handoverDone)
+	w.handoverDone = nil
 	if result.unknown {
 		w.req.unanswered.Store(true)
 	}
@@ -67,12 +67,12 @@ func (q *waitQueues) endHandoff(w *waiter, result handoffResult) (orphaned bool)
 		if w.named { // and this release found that it was the holder already
 			result.how = lock.PassedByStore
 		}
-		w.handoff = &result
-		w.queue.handoffs++
+		w.handover = &result
+		w.queue.handovers++
 		w.notify()
 		return false
 	}
-	w.queue.handoffs = 0
+	w.queue.handovers = 0
 	if result.kept {
 		w.notify()
 		return false

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/redis/redisio"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
@@ -16,16 +17,16 @@ import (
 
 // An operator takes a lock from its holder, and it is granted briefly to a waiter of the
 // same process. The former holder releases before the waiter is notified. That release is no
-// handoff: it returns that the lock was lost, and the waiter does not assume a longer lease
+// handover: it returns that the lock was lost, and the waiter does not assume a longer lease
 // than Redis has.
-func TestReleaseOfLostLockIsNoHandoff(t *testing.T) {
+func TestReleaseOfLostLockIsNoHandover(t *testing.T) {
 	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
 		bubble(t, name, func(t *testing.T) {
 			server, prefix := simulate.NewRedis(t), "t:"
 			p, network := process(t, server, create, session.Config{Prefix: prefix})
 			operator := start(t, server, create, session.Config{Prefix: prefix})
 			former := acquire(t.Context(), t, p, lock.Options{})
-			waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+			waiting := locktest.InBackground(t.Context(), p, key, lock.Options{Wait: time.Minute})
 			queued(t, operator, 1)
 			letGo := hold(t, &network.messagesHeld)
 			if freed, err := operator.ForceRelease(t.Context(), key); !freed || err != nil {
@@ -47,7 +48,7 @@ func TestReleaseOfLostLockIsNoHandoff(t *testing.T) {
 // A waiter's limit ends while an attempt of its own is under way, and the lock is handed to it
 // meanwhile. Nobody will use the lock, so it is released: whether the reply to the attempt,
 // which is a refusal, arrives soon or never.
-func TestHandoffDuringLastAttempt(t *testing.T) {
+func TestHandoverDuringLastAttempt(t *testing.T) {
 	const wait = 700 * time.Millisecond
 	for answer, after := range map[string]time.Duration{"answered": 20 * time.Millisecond, "not answered": time.Minute} {
 		for name, create := range all() {
@@ -57,7 +58,7 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 				p, network := process(t, server, create, config)
 				observer := start(t, server, create, config)
 				h := acquire(t.Context(), t, p, lock.Options{TTL: time.Minute})
-				waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: wait, TTL: time.Minute})
+				waiting := locktest.InBackground(t.Context(), p, key, lock.Options{Wait: wait, TTL: time.Minute})
 				queued(t, observer, 1)
 				limit := time.Now().Add(wait)          // the waiter's own ends a little earlier
 				asked := network.stopReply(t, attempt) // the waiter asks again
@@ -80,7 +81,7 @@ func TestHandoffDuringLastAttempt(t *testing.T) {
 // A waiter's attempt is granted a lock that it then fails to return, while a release that
 // hands over nothing is under way in its process. The waiter has left when the reply to that
 // release arrives, and what its own attempt was granted is released all the same.
-func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
+func TestGrantIsReleasedAfterFailedHandover(t *testing.T) {
 	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
 	fail.NowIf(t, err)
 	for name, create := range all() {
@@ -90,7 +91,7 @@ func TestGrantIsReleasedAfterFailedHandoff(t *testing.T) {
 			observer := start(t, server, create, config)
 			h := acquire(t.Context(), t, p, lock.Options{})
 			asks := network.stopCommand(t, waiterAttempt)
-			waiting := lock.Async(lock.WithFaults(t.Context(), fails), p, key, lock.Options{Wait: time.Minute, TTL: time.Hour})
+			waiting := locktest.InBackground(lock.WithFaults(t.Context(), fails), p, key, lock.Options{Wait: time.Minute, TTL: time.Hour})
 			<-asks.reached
 			// The lock is gone, so the release hands over nothing, and its reply is late.
 			fail.NowIf(t, server.Client(t).Del(t.Context(), redisio.Key(config.Prefix, name, key, "")).Err())
@@ -125,12 +126,12 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 			other := start(t, server, create, session.Config{Prefix: prefix})
 			lock.Abandon(acquire(t.Context(), t, other, lock.Options{TTL: time.Minute}))
 			ctx := lock.WithOwner(t.Context(), "one owner")
-			first := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute})
+			first := locktest.InBackground(ctx, p, key, lock.Options{Wait: time.Minute})
 			queued(t, other, 1)
 			// Each of them asks once a second. The second has to find the lock free, and the
 			// first must have asked so recently that it trusts the message.
 			simulate.Sleep(600 * time.Millisecond)
-			second := lock.Async(ctx, q, key, lock.Options{Wait: time.Minute})
+			second := locktest.InBackground(ctx, q, key, lock.Options{Wait: time.Minute})
 			queued(t, other, 2)
 			asked := network.stopReply(t, attempt)
 			<-asked.reached
@@ -162,7 +163,7 @@ func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 				p, network := process(t, server, create, config)
 				q := start(t, server, create, config)
 				h := acquire(t.Context(), t, q, lock.Options{})
-				waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+				waiting := locktest.InBackground(t.Context(), p, key, lock.Options{Wait: time.Minute})
 				queued(t, q, 1)
 				until(t, "a subscription", func() bool {
 					return len(client.PubSubChannels(t.Context(), prefix+"*").Val()) == 1
@@ -255,7 +256,7 @@ func TestAbandonAfterWait(t *testing.T) {
 				dies, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectAbandon}}, nil)
 				fail.NowIf(t, err)
 				ctx := lock.WithFaults(lock.WithOwner(t.Context(), "the one who dies"), dies)
-				waiting := lock.Async(ctx, p, key, lock.Options{Wait: time.Minute})
+				waiting := locktest.InBackground(ctx, p, key, lock.Options{Wait: time.Minute})
 				queued(t, q, 1)
 				release(t, h)
 				if r := result(t, waiting); !errors.Is(r.Err, lock.ErrAbandoned) {
@@ -280,7 +281,7 @@ func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
 		q := start(t, server, newReentrant, session.Config{Prefix: prefix})
 		h := acquire(t.Context(), t, q, lock.Options{})
 		lost := network.stopReply(t, waiterAttempt)
-		waiting := lock.Async(t.Context(), p, key, lock.Options{Wait: time.Minute})
+		waiting := locktest.InBackground(t.Context(), p, key, lock.Options{Wait: time.Minute})
 		<-lost.reached
 		repeated := network.stopReply(t, waiterAttempt)
 		<-repeated.reached
