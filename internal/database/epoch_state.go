@@ -115,8 +115,8 @@ func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, chang
 	return now, nil
 }
 
-// epochStateQuery is one statement, so that everything is read at the same moment. The sequence number of the first
-// bucket is in the voucher's row, which is all there is of a voucher that is not split.
+// epochStateQuery is one statement, so that everything is read at the same moment. The voucher's row has the
+// sequence number of the first bucket. A voucher that is not split has no other bucket.
 var epochStateQuery = `
 	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_generation, v.admission_seq, s.seq, ` +
 	returnedTotal + ", " + arrivedIn("0") + ", " + arrivedIn("s.bucket") + `

@@ -19,7 +19,7 @@ import (
 
 const apiKey = "key-of-the-tests"
 
-// newClient returns the client of a provider whose handler is serve. Both are in the bubble of time of the test, if it has
+// newClient returns the client of a provider whose handler is serve. Both run in the test's synctest bubble, if it has
 // one.
 func newClient(t *testing.T, timeout time.Duration, serve http.HandlerFunc) *Client {
 	t.Helper()

@@ -154,8 +154,8 @@ func validSignature(signature string) bool {
 	return known && err == nil && len(decoded) == sha256.Size
 }
 
-// validID reports whether an id has the characters that the providers' ids have. There is no dot among them:
-// it separates id, timestamp and body in what is signed, and a dot in the id would move the borders.
+// validID reports whether an id has the characters that the providers' ids have. The dot is not one of them:
+// in the signed text it separates id, timestamp and body, so an id with a dot would allow two readings of one signature.
 func validID(id string) bool {
 	if id == "" || len(id) > maxID {
 		return false

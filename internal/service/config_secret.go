@@ -27,8 +27,8 @@ func checkSecret(secret string, shortest int) error {
 	return nil
 }
 
-// checkHeaderSecret is [checkSecret] for a secret that is sent in a header. It also refuses what a header cannot carry
-// (RFC 9110 §5.5), and with it the tab: nobody could call with such a secret.
+// checkHeaderSecret is [checkSecret] for a secret that is sent in a header. It also refuses the characters that a
+// header cannot carry (RFC 9110 §5.5), and the tab: no client could send such a secret.
 func checkHeaderSecret(secret string, shortest int) error {
 	if err := checkSecret(secret, shortest); err != nil {
 		return err

@@ -58,8 +58,8 @@ func NewLink() *Link {
 	return &Link{dial: new(net.Dialer).DialContext, conns: make(map[*faultyConn]struct{})}
 }
 
-// Over returns a dial function for connections through the link that dial makes: [Redis.Dial] of one server, or of
-// several.
+// Over returns a dial function whose connections go through the link. They are made by dial: [Redis.Dial] of one server,
+// or a function that chooses among several.
 func (l *Link) Over(dial DialFunc) DialFunc {
 	return func(ctx context.Context, transport, addr string) (net.Conn, error) {
 		return l.connect(ctx, dial, transport, addr)

@@ -65,8 +65,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// start starts tracing. The function that it returns ends it, after which the receiver has
-// all spans.
+// start starts tracing. The returned function ends it and returns once the receiver has all spans.
 func start(t *testing.T, endpoint string, logs io.Writer) (*telemetry.Tracing, func()) {
 	t.Helper()
 	tracing, err := telemetry.Start(t.Context(), endpoint, slog.New(slog.NewTextHandler(logs, nil)))

@@ -148,7 +148,7 @@ func (t *trial) mustBeTold(l lock.Lease, what string, causes ...error) {
 
 // toldBeforeOthersGetIn compares the moment at which a holder that is cut off from the
 // server learns of its loss with the moment at which the next owner gets the lock.
-// Outside a bubble goroutines of this process measure both and may be late, hence the slack and the attempts.
+// On real servers the goroutines that measure both may be late. So there is some slack, and more than one attempt.
 func toldBeforeOthersGetIn(t *trial) {
 	t.require(t.Renewed > 0, "watchdog")
 	slack := min(t.tolerance, 10*time.Millisecond)

@@ -23,7 +23,7 @@ const (
 // lock would be gone with its connection, while its holder believes to have the lock.
 var ErrNoAutocommit = fmt.Errorf("%w: the connections of the pool have autocommit = 0, so that no statement is committed: add autocommit=1 to the DSN", lock.ErrInvalid)
 
-// Error translates the error of a statement: to the error of ctx if that has ended,
+// Error translates the error of a statement: to the error of ctx if ctx has ended,
 // otherwise to [lock.ErrUnavailable]. nil stays nil.
 func Error(ctx context.Context, err error) error {
 	switch {
