@@ -39,7 +39,6 @@ func (s *stores) admission() *database.AdmissionStore {
 	return s.db.AdmissionStore().WithPair(s.pair.Generation)
 }
 
-// newPairing returns the pairing of a database and a Redis.
 func newPairing(cfg Config, client redis.UniversalClient, db *database.DB, log *slog.Logger) *pairing.Pairing {
 	return pairing.New(pairing.Config{
 		Database: db.Pairs(), Redis: ledger.NewPair(client, cfg.keyPrefix()),

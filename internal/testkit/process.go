@@ -241,7 +241,6 @@ func (p *Process) WaitHTTP(t TB, url string) {
 	}
 }
 
-// errEnded: a process ended before it was ready.
 var errEnded = errors.New("the process ended before it was ready")
 
 // waitReady polls until ready returns nil. It fails when the process ends (errEnded, and

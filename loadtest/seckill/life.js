@@ -1,4 +1,4 @@
-// An order's life after it was placed: buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing.
+// An order's lifecycle after it was placed: buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing.
 // Each buyer then waits for the end of the order, and compares its state with the money.
 
 import http from 'k6/http';

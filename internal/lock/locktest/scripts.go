@@ -151,7 +151,6 @@ func (t *trial) newScriptRunner() *scriptRunner {
 	return s
 }
 
-// modelKey is the model of a key.
 type modelKey struct {
 	owner  int // index of the script's owner + 1; 0 is nobody
 	leases []*modelLease
@@ -189,7 +188,6 @@ func (s *scriptRunner) run(steps script) error {
 	return nil
 }
 
-// scriptRun is one run of a script.
 type scriptRun struct {
 	*scriptRunner
 	number int

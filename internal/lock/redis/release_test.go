@@ -13,7 +13,6 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// mechanism is the one with a name.
 func mechanism(t *testing.T, name string) redisstore.Mechanism {
 	t.Helper()
 	for _, m := range mechanisms() {

@@ -126,7 +126,6 @@ func start(t *testing.T, r *receiver, change func(*sandbox.Config)) *provider {
 	return p
 }
 
-// behaving is a sandbox with a receiver.
 func behaving(t *testing.T, b sandbox.Behaviour) (*provider, *receiver) {
 	r := newReceiver(t)
 	return start(t, r, func(c *sandbox.Config) { c.Behaviour = b }), r

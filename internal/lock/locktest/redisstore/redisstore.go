@@ -58,7 +58,6 @@ func virtual() Setting {
 func untimed() Setting { return Setting{Patience: 20 * time.Second} }
 func real() Setting    { return Setting{Patience: 3 * time.Second, Renewed: 2 * time.Second} }
 
-// node is a server.
 type node struct {
 	// options are those of a client that reaches the server through network, if that is not nil.
 	options func(network *locktest.Network) *redis.Options

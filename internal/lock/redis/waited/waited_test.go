@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/lock"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/lock/redis/waited"
 	"seckill/internal/simulate"
@@ -73,7 +74,7 @@ func TestWaitersNeedReplicasToo(t *testing.T) {
 				}
 				held, err := holder.Acquire(t.Context(), "seat", lock.Options{})
 				fail.NowIf(t, err)
-				next := lock.Async(t.Context(), waiter, "seat", lock.Options{Wait: time.Minute})
+				next := locktest.InBackground(t.Context(), waiter, "seat", lock.Options{Wait: time.Minute})
 				simulate.Sleep(time.Second / 2)
 				server.SetReplicas(0)
 				fail.If(t, held.Release(t.Context()))
