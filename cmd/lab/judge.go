@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
+	"seckill/internal/lab/lockjudge/template"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/testbed"
 )
@@ -89,7 +91,7 @@ func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 		}
 	}
 	var judged judgedLock
-	_, err = env.Run(ctx, "judge", nil, func(r *testbed.Run) { judged = judgeLock(r, command, p) })
+	_, err = env.WithRig(ctx, "judge", nil, func(r *testbed.Rig) { judged = judgeLock(r, command, p) })
 	p.clear()
 	if err = errors.Join(err, judged.err); err != nil {
 		return err
@@ -153,9 +155,9 @@ type judgedLock struct {
 }
 
 // judgeLock tries the behaviours of a lock, and then sells under it.
-func judgeLock(r *testbed.Run, command []string, p *progress) (j judgedLock) {
-	addr, engine := r.AnyRedis()
-	j.engine = engine
+func judgeLock(r *testbed.Rig, command []string, p *progress) (j judgedLock) {
+	addr := r.OwnRedis().Addr() // a redis-server, or, where none is installed, the laboratory's own
+	j.engine = r.Engine().Redis
 	began := time.Now()
 	p.say("trying the behaviours")
 	j.behaviours, j.err = lockjudge.Judge(r.Context(), lockjudge.Options{
@@ -181,7 +183,7 @@ func (j *judgedLock) print(req judgeRequest, stdout, stderr io.Writer) error {
 	}
 	if req.report != "" && err == nil {
 		if err = report.WritePage(req.report, document.Page); err == nil {
-			_, err = fmt.Fprintf(stderr, "report: %s\n", reportPath(req.report))
+			_, err = fmt.Fprintf(stderr, "report: %s\n", filepath.Join(req.report, report.File))
 		}
 	}
 	return errors.Join(err, lockjudge.Verdict(j.behaviours, j.sales))
@@ -215,4 +217,32 @@ func build(ctx context.Context, pkg, folder string, p *progress) ([]string, erro
 		return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	return []string{program}, nil
+}
+
+// lockName are names that are a Go package, a folder and a part of a key.
+var lockName = regexp.MustCompile(`^[a-z][a-z0-9]{0,30}$`)
+
+// newLock writes a lock with a mistake into a new folder.
+func newLock(_ context.Context, args []string, stdout, _ io.Writer) error {
+	switch {
+	case isHelp(args):
+		return errHelp
+	case len(args) != 1:
+		return usagef("how is the lock to be called?")
+	case !lockName.MatchString(args[0]):
+		return usagef("%q cannot be the name of a lock: small letters and digits, a letter first", args[0])
+	}
+	name := args[0]
+	if module, err := os.ReadFile("go.mod"); err != nil || !strings.HasPrefix(string(module), "module seckill\n") {
+		return usagef("a new lock belongs in this repository: run lab in its folder, where go.mod is")
+	}
+	if err := os.Mkdir(name, 0o750); err != nil {
+		return err
+	}
+	path := filepath.Join(name, "main.go")
+	if err := os.WriteFile(path, []byte(template.Source(name)), 0o600); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(stdout, "wrote %s, a lock with one mistake. Find it:\n\n  go run ./cmd/lab judge ./%s\n", path, name)
+	return err
 }

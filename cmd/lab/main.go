@@ -11,8 +11,9 @@ import (
 	"os/signal"
 	"syscall"
 
-	"seckill/internal/lab/childredis"
+	"seckill/internal/buildinfo"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 )
 
@@ -25,7 +26,7 @@ const (
 
 func main() {
 	lockclient.MainIfChild() // this program again, as a lock client of an experiment
-	childredis.MainIfChild() // or as its Redis server
+	testbed.MainIfRedis()    // or as its Redis server
 	testkit.MainIfReaper()   // or as what cleans up after it, where there is no shell
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -139,4 +140,19 @@ func (e usageError) Error() string { return e.reason }
 
 func usagef(format string, args ...any) error {
 	return usageError{reason: fmt.Sprintf(format, args...)}
+}
+
+func versionHelp(w io.Writer) {
+	fmt.Fprint(w, "lab version prints the version, the commit and the Go that built it.\n\nusage: lab version\n")
+}
+
+func printVersion(_ context.Context, args []string, stdout, _ io.Writer) error {
+	switch {
+	case len(args) == 1 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help"):
+		return errHelp
+	case len(args) > 0:
+		return usagef("unexpected argument %q", args[0])
+	}
+	_, err := fmt.Fprintln(stdout, buildinfo.Read().Line("lab"))
+	return err
 }

@@ -9,19 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"seckill/internal/lab"
-	"seckill/internal/lab/catalogue"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/server"
 )
-
-// reportPath is the page of a report.
-func reportPath(dir string) string { return filepath.Join(dir, report.File) }
 
 // writable makes sure that files can be written into a folder, which it creates if necessary.
 func writable(dir string) error {
@@ -36,28 +33,20 @@ func writable(dir string) error {
 }
 
 // saveReport writes the report and prints its path.
-func saveReport(stderr io.Writer, req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
-	if err := writeReport(req, all, results, began); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(stderr, i18n.F("report: %s", reportPath(req.report)).In(req.lang))
-	return err
-}
-
-func writeReport(req runRequest, all lab.Set, results []finding.Result, began time.Time) error {
+func saveReport(stderr io.Writer, req runRequest, results []finding.Result, began time.Time) error {
 	var ran []server.Ran
 	for _, r := range results {
-		e, err := asked(req, all, r.ID)
-		if err != nil {
-			return err
-		}
-		ran = append(ran, server.Ran{Experiment: e, Result: r})
+		ran = append(ran, server.Ran{Experiment: req.experiment(r.ID), Result: r})
 	}
-	page, err := newReport(all, ran, began, req.options.Seed, "go run ./cmd/lab run "+strings.Join(req.args, " "), req.lang)
+	page, err := newReport(req.all, ran, began, req.options.Seed, "go run ./cmd/lab run "+strings.Join(req.args, " "), req.lang)
 	if err != nil {
 		return err
 	}
-	return report.WriteDir(req.report, page)
+	if err := report.WriteDir(req.report, page); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stderr, i18n.F("report: %s", filepath.Join(req.report, report.File)).In(req.lang))
+	return err
 }
 
 // newReport joins the texts of the experiments with their results.
@@ -81,7 +70,7 @@ func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, comma
 		}
 		entry := report.Entry{
 			Result: r, Hypothesis: played.Says(lab.Hypothesis).In(l), Arrangement: arrangement(e, played, &r).In(l),
-			Why: e.Says(lab.Why).In(l), Cure: e.Says(lab.Cure).In(l), Partner: e.Partner, Setup: setup, K6: catalogue.K6Command(*e),
+			Why: e.Says(lab.Why).In(l), Cure: e.Says(lab.Cure).In(l), Partner: e.Partner, Setup: setup, K6: e.K6Command(),
 		}
 		entry.Result.Title, entry.Result.Group = e.Says(lab.Title).In(l), e.Says(lab.Group).In(l)
 		if !asWritten(&r) {
@@ -103,12 +92,13 @@ func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, comma
 	return page, nil
 }
 
-// asked returns an experiment as the request changed it.
-func asked(req runRequest, all lab.Set, id string) (*lab.Experiment, error) {
-	for _, e := range req.chosen {
-		if e.ID == id {
-			return e, nil
-		}
+// inOrder sorts runs as the catalogue has their experiments.
+func inOrder(all lab.Set, ran []server.Ran) []server.Ran {
+	at := map[string]int{}
+	for i := range all {
+		at[all[i].ID] = i
 	}
-	return all.Find(id)
+	return slices.SortedStableFunc(slices.Values(ran), func(a, b server.Ran) int {
+		return cmp.Compare(at[a.Experiment.ID], at[b.Experiment.ID])
+	})
 }

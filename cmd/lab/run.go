@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"math"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/testbed"
 )
 
 // errUnexpected means that not every result was as expected.
@@ -68,7 +72,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 		err = print(stdout, results, req, time.Since(began))
 	}
 	if req.report != "" && len(results) > 0 {
-		err = errors.Join(err, saveReport(stderr, req, all, results, began))
+		err = errors.Join(err, saveReport(stderr, req, results, began))
 	}
 	return errors.Join(err, judgement(req, results, stopped))
 }
@@ -113,147 +117,264 @@ func judgement(req runRequest, results []finding.Result, stopped error) error {
 	return nil
 }
 
-// print writes the table, and the pictures of a few experiments.
-func print(w io.Writer, results []finding.Result, req runRequest, took time.Duration) error {
-	if req.lanes && !req.predicts() { // a quiz has shown each after its run
-		for i := range results {
-			if err := printOne(w, req, &results[i]); err != nil {
-				return err
-			}
-		}
+// session is a laboratory that is open: its servers and processes, and a display of its
+// progress.
+type session struct {
+	*lab.Lab
+	env      *testbed.Environment
+	progress *progress
+	calm     func() bool // ends the watch for Ctrl-C
+}
+
+// open opens a laboratory for total experiments of a set, and shows its progress on stderr.
+func open(
+	ctx context.Context, all lab.Set, options testbed.Options, total int, l i18n.Language, stderr io.Writer,
+) (*session, error) {
+	p := &progress{w: stderr, total: total, interactive: interactive(stderr), lang: l}
+	options.Progress = func(what i18n.Text) { p.note(what.In(l)) }
+	options.Notice = func(what i18n.Text) { p.say(what.In(l)) }
+	s := &session{progress: p}
+	s.calm = context.AfterFunc(ctx, func() { p.say(i18n.F("stopping: experiments end, and servers and processes with them").In(l)) })
+	var err error
+	if s.env, err = testbed.Open(ctx, options); err != nil {
+		s.calm()
+		return nil, err
 	}
-	if err := printTable(w, results, req.lang); err != nil {
+	if s.Lab, err = lab.New(s.env, all); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// close stops the servers and processes.
+func (s *session) close() error {
+	s.calm()
+	s.progress.note(i18n.F("stopping the servers").In(s.progress.lang))
+	err := s.env.Close()
+	s.progress.clear()
+	return err
+}
+
+func runHelp(w io.Writer) {
+	fmt.Fprint(w, `lab run runs experiments and says whether they came out as expected.
+
+usage: lab run ID... | all [flags]
+
+To learn:
+  --quiz         ask for your prediction before each run, and keep count
+  --predict P    the prediction, without being asked: holds, breaks, or
+                 breaks:KIND, where KIND is the anomaly to be seen, as oversold
+  --lease D, --work D, --pause D, --buyers N, --stock N, --lock NAME, ...
+                 another number for this run, within bounds; lab show ID lists
+                 what an experiment has. Whatever comes out is right then: the
+                 verdict says what was changed, and whether that turned it
+  --swap         run each experiment with its partner's setup: the verdict must
+                 turn, so nothing is as expected and the exit code is 1
+
+To print:
+  --json         one object per experiment on standard output, nothing else
+  --report DIR   write DIR/index.html, one file that needs no other
+  --lang L       the language of what is printed and of the report: en, the
+                 default, or zh, Chinese; --json is English
+
+To run:
+  --instances N  API processes behind the load, 1 to 8 (default 2); of an
+                 experiment that is about their number it changes that
+  --duration D   longest time in which new buyers come, 100ms to 1m (default 3s)
+  --seed N       the same seed gives the same load and faults (default 1)
+  --embedded     use no installed server: SQLite and a Redis written in Go.
+                 Experiments that would show something else there are skipped
+  --api PATH     the service's binary (default: api beside this program, else
+                 built from source with the go command)
+
+It starts servers of its own on free ports (redis-server, mariadbd, ZooKeeper,
+as far as they are installed), and nothing of it stays, also after Ctrl-C. What
+is not installed is named, and the experiments that need it are skipped.
+
+Progress goes to standard error. Exit code: 0 when all that ran came out as
+expected, 1 when not, 2 for wrong usage.
+`)
+}
+
+// runRequest is a parsed call of lab run.
+type runRequest struct {
+	all     lab.Set
+	chosen  []*lab.Experiment
+	json    bool
+	report  string
+	swap    bool
+	quiz    bool
+	predict *finding.Prediction // nil: none was given
+	values  map[string]string   // of parameters that are to be changed
+	options testbed.Options
+	lang    i18n.Language // of what is printed for people, and of the report
+	lanes   bool          // few enough to show each picture
+	args    []string
+}
+
+// experiment returns a chosen experiment, as the request changed it.
+func (r *runRequest) experiment(id string) *lab.Experiment {
+	i := slices.IndexFunc(r.chosen, func(e *lab.Experiment) bool { return e.ID == id })
+	return r.chosen[i]
+}
+
+// predicts reports whether outcomes are predicted.
+func (r *runRequest) predicts() bool { return r.quiz || r.predict != nil }
+
+// Limits of the flags of lab run.
+const (
+	maxInstances = 8
+	minDuration  = 100 * time.Millisecond
+	maxDuration  = time.Minute
+	// fewEnough is the number of experiments up to which the terminal shows pictures.
+	fewEnough = 4
+)
+
+func parseRun(all lab.Set, args []string) (runRequest, error) {
+	req := runRequest{all: all, options: testbed.Defaults(), lang: i18n.English, values: map[string]string{}}
+	flags := newFlags("run")
+	flags.BoolVar(&req.json, "json", false, "")
+	flags.StringVar(&req.report, "report", "", "")
+	flags.BoolVar(&req.swap, "swap", false, "")
+	flags.BoolVar(&req.quiz, "quiz", false, "")
+	flags.Func("predict", "", func(text string) error {
+		p, err := finding.ParsePrediction(text)
+		req.predict = &p
 		return err
-	}
-	expected, skipped, changed := 0, 0, 0
-	for i := range results {
-		switch r := &results[i]; {
-		case r.Skipped != "":
-			skipped++
-		case len(r.Changed) > 0:
-			changed++
-		case r.AsExpected:
-			expected++
+	})
+	flags.Func("lang", "", func(text string) error {
+		req.lang = i18n.Language(text)
+		if !slices.Contains(i18n.Languages(), req.lang) {
+			return errors.New("it is en or zh")
 		}
+		return nil
+	})
+	optionFlags(flags, &req.options)
+	parameterFlags(flags, all, req.values)
+	ids, err := parseAnywhere(flags, args)
+	if err != nil {
+		return req, err
 	}
-	counted := []i18n.Text{summary(expected, len(results)-skipped-changed, changed)}
-	if skipped > 0 {
-		counted = append(counted, i18n.F("%d skipped", skipped))
+	if len(ids) == 0 {
+		return req, usagef("which experiment? its id, several, or all; lab list names them")
 	}
-	counted = append(counted, i18n.F("in %.0f s", took.Seconds()))
-	_, err := fmt.Fprintf(w, "\n%s\n", i18n.List(counted...).In(req.lang))
-	if req.predicts() {
-		fmt.Fprintln(w, tally(results).In(req.lang))
+	if err := checkOptions(req.options); err != nil {
+		return req, err
 	}
-	for i := range results {
-		if r := &results[i]; r.Failed != "" {
-			reason, more, _ := strings.Cut(r.Failed, "\n")
-			if more != "" {
-				reason += i18n.F(" (the rest of it: --json)").In(req.lang)
+	req.chosen, err = all.Select(ids)
+	if errors.Is(err, lab.ErrUnknownExperiment) {
+		return req, usageError{reason: err.Error()}
+	}
+	if err != nil {
+		return req, err
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "instances" {
+			req.values["instances"] = f.Value.String()
+		}
+	})
+	if req.swap && len(req.values) > 0 && !onlyInstances(req.values) {
+		return req, usagef("--swap and a changed number turn the verdict for different reasons: use one of them")
+	}
+	req.lanes = len(req.chosen) <= fewEnough
+	req.args = args
+	if slices.Contains(ids, "all") { // those that are about their processes keep their own number
+		delete(req.values, "instances")
+	}
+	req.chosen, err = changed(req.chosen, req.values, req.swap)
+	return req, err
+}
+
+// optionFlags adds the flags that say how experiments are run.
+func optionFlags(flags *flag.FlagSet, o *testbed.Options) {
+	flags.BoolVar(&o.Embedded, "embedded", false, "")
+	flags.IntVar(&o.Instances, "instances", o.Instances, "")
+	flags.DurationVar(&o.Duration, "duration", o.Duration, "")
+	flags.Int64Var(&o.Seed, "seed", o.Seed, "")
+	flags.StringVar(&o.APIBinary, "api", "", "")
+}
+
+func checkOptions(o testbed.Options) error {
+	switch {
+	case o.Instances < 1 || o.Instances > maxInstances:
+		return usagef("--instances is %d; 1 to %d", o.Instances, maxInstances)
+	case o.Duration < minDuration || o.Duration > maxDuration:
+		return usagef("--duration is %v; %v to %v", o.Duration, minDuration, maxDuration)
+	case o.Seed < 1 || o.Seed == math.MaxInt64:
+		return usagef("--seed is %d; a number from 1", o.Seed)
+	}
+	if err := checkBinary(o.APIBinary); err != nil {
+		return usagef("--api: %v", err)
+	}
+	return nil
+}
+
+// parameterFlags adds a flag for each parameter of any experiment. The flag --instances is
+// there already.
+func parameterFlags(flags *flag.FlagSet, all lab.Set, values map[string]string) {
+	for i := range all {
+		for _, p := range all[i].Parameters {
+			if flags.Lookup(p.Name) == nil {
+				flags.Func(p.Name, "", func(text string) error { values[p.Name] = text; return nil })
 			}
-			fmt.Fprintf(w, "  %s: %s\n", r.ID, reason)
 		}
 	}
-	printSkipped(w, results, req)
+}
+
+func onlyInstances(values map[string]string) bool {
+	return len(values) == 1 && values["instances"] != ""
+}
+
+// changed returns the experiments with changed values. The number of processes is also an
+// option of every run: it changes only the experiments that are about it.
+func changed(chosen []*lab.Experiment, values map[string]string, swap bool) ([]*lab.Experiment, error) {
+	var all []*lab.Experiment
+	for _, e := range chosen {
+		own := maps.Clone(values)
+		about := slices.ContainsFunc(e.Changeable(), func(p lab.Parameter) bool { return p.Name == "instances" })
+		if !about || swap {
+			delete(own, "instances")
+		}
+		with, err := e.With(own)
+		if err != nil {
+			return nil, usageError{reason: err.Error()}
+		}
+		all = append(all, with)
+	}
+	return all, nil
+}
+
+// checkBinary reports what is wrong with the path of a program; "" is allowed.
+func checkBinary(path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
+	}
 	return err
 }
 
-// printTable prints a line for each result. A terminal that is too narrow for that gets one
-// with what fits, and the anomalies below it.
-func printTable(w io.Writer, results []finding.Result, l i18n.Language) error {
-	var short strings.Builder
-	table := [][]string{{
-		i18n.F("EXPERIMENT").In(l), i18n.F("LOCK").In(l), i18n.F("EXPECTED").In(l), i18n.F("OBSERVED").In(l), "",
-		i18n.F("ANOMALIES").In(l), i18n.F("ORDERS").In(l), i18n.F("TIME").In(l),
-	}}
-	for i := range results {
-		r := &results[i]
-		expect, saw, took := r.Expect.Text(), observed(r), float64(r.DurationMS)/1000
-		table = append(table, []string{
-			r.ID, r.Lock, expect.In(l), saw.In(l), tick(r).In(l), anomalies(r).In(l), strconv.Itoa(r.Orders),
-			i18n.F("%.1f s", took).In(l),
-		})
-		head := i18n.F("  anomalies: ").In(l)
-		fmt.Fprintf(&short, "%s\n%s%s\n%s\n",
-			i18n.F("%s (%s): expected %s, observed %s, %s", r.ID, r.Lock, expect, saw, tick(r)).In(l),
-			head, hang(anomalies(r).In(l), i18n.Columns(head), width(w)), i18n.F("  orders: %d; %.1f s", r.Orders, took).In(l))
-	}
-	text := aligned(table)
-	for line := range strings.Lines(text) {
-		if interactive(w) && i18n.Columns(line) > width(w)+1 {
-			text = short.String()
+// newFlags returns a flag set that does not print errors itself.
+func newFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// parseAnywhere accepts flags before, between and after the other arguments, and returns the
+// latter.
+func parseAnywhere(flags *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return nil, errHelp
+		} else if err != nil {
+			return nil, usagef("%v", err)
 		}
-	}
-	_, err := io.WriteString(w, text)
-	return err
-}
-
-// aligned writes a table with its columns below each other, two spaces apart.
-func aligned(table [][]string) string {
-	widths := make([]int, len(table[0]))
-	for _, row := range table {
-		for i, cell := range row {
-			widths[i] = max(widths[i], i18n.Columns(cell))
+		if flags.NArg() == 0 {
+			return rest, nil
 		}
+		rest, args = append(rest, flags.Arg(0)), flags.Args()[1:]
 	}
-	var b strings.Builder
-	for _, row := range table {
-		for i, cell := range row {
-			b.WriteString(cell)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-i18n.Columns(cell)+2))
-			}
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// summary counts the runs.
-func summary(expected, of, changed int) i18n.Text {
-	switch {
-	case changed == 0:
-		return i18n.F("%d of %d as expected", expected, of)
-	case of == 0:
-		return i18n.F("%d with changed numbers", changed)
-	}
-	return i18n.F("%d of %d as expected, %d with changed numbers", expected, of, changed)
-}
-
-func observed(r *finding.Result) i18n.Text {
-	switch {
-	case r.Skipped != "":
-		return i18n.F("skipped")
-	case r.Failed != "":
-		return i18n.F("no verdict")
-	}
-	return r.Observed.Text()
-}
-
-func tick(r *finding.Result) i18n.Text {
-	switch {
-	case r.Skipped != "":
-		return i18n.Plain("-")
-	case len(r.Changed) > 0 && r.Failed == "" && r.Turned:
-		return i18n.F("turned")
-	case len(r.Changed) > 0 && r.Failed == "":
-		return i18n.F("not turned")
-	case r.AsExpected:
-		return i18n.F("ok")
-	}
-	return i18n.F("NOT AS EXPECTED")
-}
-
-// anomalies names the anomalies that were found, the gravest first.
-func anomalies(r *finding.Result) i18n.Text {
-	var found []i18n.Text
-	for _, info := range finding.Kinds() {
-		if n := r.Anomalies[info.Kind]; n > 0 {
-			found = append(found, info.Counted(n))
-		}
-	}
-	if len(found) == 0 {
-		return i18n.F("none")
-	}
-	return i18n.List(found...)
 }

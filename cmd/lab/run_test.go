@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
+	"seckill/internal/lab/report"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit/fail"
 )
@@ -135,24 +136,26 @@ func TestProgressSaysWhyThereIsNoVerdict(t *testing.T) {
 
 // The report contains the setup that was used, and says whose it is.
 func TestReportOfASwap(t *testing.T) {
-	req := runRequest{report: t.TempDir(), options: testbed.Defaults()}
+	all := everyExperiment(t)
+	req := runRequest{all: all, chosen: []*lab.Experiment{&all[0]}, report: t.TempDir(), options: testbed.Defaults()}
 	var stderr strings.Builder
 	results := []finding.Result{{ID: "no-lock", Title: "swapped", Group: "g", SetupOf: "reentrant-lock", Observed: finding.Holds}}
-	fail.NowIf(t, saveReport(&stderr, req, everyExperiment(t), results, time.Now()))
-	page, err := os.ReadFile(reportPath(req.report))
+	fail.NowIf(t, saveReport(&stderr, req, results, time.Now()))
+	page, err := os.ReadFile(filepath.Join(req.report, report.File))
 	fail.NowIf(t, err)
 	fail.Without(t, string(page), "with the setup of reentrant-lock", "&#34;lock&#34;: &#34;reentrant&#34;")
-	if want := "report: " + reportPath(req.report) + "\n"; stderr.String() != want {
+	if want := "report: " + filepath.Join(req.report, report.File) + "\n"; stderr.String() != want {
 		t.Errorf("it says %q, want %q", stderr.String(), want)
 	}
 }
 
 // If no report could be written, no path is printed.
 func TestReportThatCannotBeWritten(t *testing.T) {
-	req := runRequest{report: t.TempDir(), options: testbed.Defaults()}
-	fail.NowIf(t, os.MkdirAll(filepath.Join(reportPath(req.report), "in the way"), 0o755))
+	all := everyExperiment(t)
+	req := runRequest{all: all, chosen: []*lab.Experiment{&all[0]}, report: t.TempDir(), options: testbed.Defaults()}
+	fail.NowIf(t, os.MkdirAll(filepath.Join(req.report, report.File, "in the way"), 0o755))
 	var stderr strings.Builder
-	if err := saveReport(&stderr, req, everyExperiment(t), []finding.Result{{ID: "no-lock"}}, time.Now()); err == nil || stderr.Len() > 0 {
+	if err := saveReport(&stderr, req, []finding.Result{{ID: "no-lock"}}, time.Now()); err == nil || stderr.Len() > 0 {
 		t.Errorf("%v, and it says %q", err, stderr.String())
 	}
 }

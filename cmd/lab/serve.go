@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,15 +138,4 @@ func distinct(ran []server.Ran) []server.Ran {
 		}
 	}
 	return all
-}
-
-// inOrder sorts runs as the catalogue has their experiments.
-func inOrder(all lab.Set, ran []server.Ran) []server.Ran {
-	at := map[string]int{}
-	for i := range all {
-		at[all[i].ID] = i
-	}
-	return slices.SortedStableFunc(slices.Values(ran), func(a, b server.Ran) int {
-		return cmp.Compare(at[a.Experiment.ID], at[b.Experiment.ID])
-	})
 }

@@ -2,17 +2,144 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/testbed"
 )
+
+func listHelp(w io.Writer) {
+	fmt.Fprint(w, `lab list names the experiments, each with the question that it answers.
+
+usage: lab list [--answers] [--json]
+
+  --answers  what each shows, and the expected verdict
+  --json     one object per experiment, with hypothesis, setup and sources
+`)
+}
+
+func list(_ context.Context, args []string, stdout, _ io.Writer) error {
+	var asJSON, answers bool
+	flags := newFlags("list")
+	flags.BoolVar(&asJSON, "json", false, "")
+	flags.BoolVar(&answers, "answers", false, "")
+	rest, err := parseAnywhere(flags, args)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return usagef("unexpected argument %q", rest[0])
+	}
+	all, err := experiments.All()
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return listJSON(stdout, all)
+	case answers:
+		return listAnswers(stdout, all)
+	}
+	return listQuestions(stdout, all)
+}
+
+// listQuestions does not give the outcomes away.
+func listQuestions(w io.Writer, all lab.Set) error {
+	const indent = 4
+	columns := min(width(w), defaultWidth)
+	group := ""
+	for i := range all {
+		e := &all[i]
+		if e.Group != group {
+			if group != "" {
+				fmt.Fprintln(w)
+			}
+			group = e.Group
+			fmt.Fprintln(w, group)
+		}
+		fmt.Fprintf(w, "\n  %-34s lock: %s\n%*s%s\n", e.ID, e.Lock(), indent, "", hang(e.Question, indent, columns))
+	}
+	_, err := fmt.Fprintf(w, "\n%d experiments. lab show ID says more about one, lab run --quiz ID lets you predict its outcome,\nand lab list --answers gives the outcomes away.\n", len(all))
+	return err
+}
+
+func listAnswers(w io.Writer, all lab.Set) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "EXPERIMENT\tEXPECTED\tLOCK\tWHAT")
+	for i := range all {
+		e := &all[i]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.ID, e.Expect, e.Lock(), e.Title)
+	}
+	return table.Flush()
+}
+
+// listed is an experiment in the output of lab list --json.
+type listed struct {
+	ID          string           `json:"id"`
+	Group       string           `json:"group"`
+	Title       string           `json:"title"`
+	Question    string           `json:"question"`
+	Lock        string           `json:"lock"`
+	Expect      finding.Verdict  `json:"expect"`
+	About       []finding.Kind   `json:"about"`
+	Partner     string           `json:"partner"`
+	Hypothesis  string           `json:"hypothesis"`
+	Arrangement string           `json:"arrangement"`
+	Sources     []lab.Source     `json:"sources"`
+	Decision    string           `json:"decision,omitempty"` // where no document describes it
+	Needs       []testbed.Server `json:"needs"`
+	Setup       lab.Setup        `json:"setup"`
+	Parameters  []parameter      `json:"parameters"`
+	K6          []string         `json:"k6"`
+	Command     string           `json:"command"`
+}
+
+func listJSON(w io.Writer, all lab.Set) error {
+	out := json.NewEncoder(w)
+	for i := range all {
+		e := &all[i]
+		if err := out.Encode(listed{
+			ID: e.ID, Group: e.Group, Title: e.Title, Question: e.Question, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
+			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Decision: e.Decision, Needs: orEmpty(e.Needs),
+			Setup: e.Setup, Parameters: parametersOf(e), K6: orEmpty(e.K6), Command: e.Command(),
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parameter is what can be changed of an experiment.
+type parameter struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"` // its own
+	Bounds string `json:"bounds"`
+	About  string `json:"about"`
+}
+
+func parametersOf(e *lab.Experiment) []parameter {
+	all := []parameter{}
+	for _, p := range e.Changeable() {
+		all = append(all, parameter{Name: p.Name, Value: p.Value(e.Setup), Bounds: p.Bounds, About: p.About.String()})
+	}
+	return all
+}
+
+// orEmpty avoids null in the JSON.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
 
 func showHelp(w io.Writer) {
 	fmt.Fprint(w, `lab show describes an experiment: its question, what is done, what counts, and
@@ -102,7 +229,7 @@ func names[T ~string](list []T) []string {
 func describe(all lab.Set, e *lab.Experiment, columns int, l i18n.Language) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s\n\n", i18n.F("%s, lock %s", e.ID, e.Lock()).In(l), wrap(e.Says(lab.Question).In(l), columns))
-	for _, paragraph := range scene(all, e) {
+	for _, paragraph := range steps(all, e) {
 		fmt.Fprintf(&b, "%s\n", wrap(paragraph.In(l), columns))
 	}
 	fmt.Fprintf(&b, "\n%s\n", i18n.F("It breaks if one of these is seen:").In(l))
@@ -114,8 +241,8 @@ func describe(all lab.Set, e *lab.Experiment, columns int, l i18n.Language) stri
 	return b.String()
 }
 
-// scene says what is done in an experiment. If the text refers to another experiment, that one's text comes first.
-func scene(all lab.Set, e *lab.Experiment) []i18n.Text {
+// steps says what is done in an experiment. If the text refers to another experiment, that one's text comes first.
+func steps(all lab.Set, e *lab.Experiment) []i18n.Text {
 	first := refersTo(all, e)
 	if first == nil {
 		return []i18n.Text{e.Says(lab.Arrangement)}

@@ -11,24 +11,28 @@
 //
 //	finding      the results: kinds of anomaly, witnesses, verdicts
 //	testbed      the servers, API processes and buyers of a scenario
-//	builtin      a Redis server for machines that have none
 //	lockclient   child processes that use a lock step by step
-//	listing      programs of the documents, with their mistakes
+//	flawed       programs with a mistake, such as those of the documents
 //	load         the orders of many buyers
 //	judge        from recorded events and stores to anomalies
 //	witness      from anomalies to pictures
-//	tell         what is told of a run, in English and in Chinese
+//	i18n         what is told of a run, in English and in Chinese
 //	experiments  all experiments
 //	report       the witness in a terminal, the report in a browser
-//	bench        a lock that is driven by hand
+//	byhand       a lock that is driven by hand
 //	server       the laboratory as a page
 //	catalogue    docs/failure-catalogue.md
 //	lockjudge    which behaviours of a lock break, that it has never seen
+//
+// The walk from lab run ID to the picture: cmd/lab/run.go opens an environment of the testbed and calls [Lab.Run], which
+// has the environment set up a rig and calls the experiment's scenario with a [Trial] on it. The scenario sells or locks
+// on the rig, hands its evidence to [Trial.Judge], and the judge's incidents are drawn by witness and printed by report.
 package lab
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -83,9 +87,8 @@ type Setup struct {
 	Due    time.Duration `json:"due_ns,omitempty"`
 	// Durable makes Redis nodes write to disk before they answer.
 	Durable bool `json:"durable,omitempty"`
-	// Listing is the program of the documents, with its mistake, that is run in place of the
-	// project's own.
-	Listing flawed.Name `json:"listing,omitempty"`
+	// Program is the program with a mistake that is run in place of the project's own.
+	Program flawed.Name `json:"listing,omitempty"`
 	// Nodes is the number of Redis nodes, and Down how many of them fail; 0: as the scenario
 	// has it.
 	Nodes int `json:"nodes,omitempty"`
@@ -185,6 +188,14 @@ func (e *Experiment) Command() string {
 	return strings.Join(words, " ")
 }
 
+// K6Command is the k6 command that shows the same over HTTP; "" if it cannot be seen there.
+func (e *Experiment) K6Command() string {
+	if len(e.K6) == 0 {
+		return ""
+	}
+	return "bin/k6 run -e BASE_URL=$two -e EXPERIMENT=" + e.ID + " loadtest/seckill.js"
+}
+
 // decides reports whether anomalies of a kind decide about the verdict.
 func (e *Experiment) decides(kind finding.Kind) bool {
 	return len(e.About) == 0 || slices.Contains(e.About, kind)
@@ -207,9 +218,6 @@ func (e *Experiment) validate() error {
 	if err := e.Setup.Policy.Validate(); err != nil {
 		errs = append(errs, err)
 	}
-	if !flawed.Known(e.Setup.Listing) {
-		errs = append(errs, fmt.Errorf("no document has a listing %q", e.Setup.Listing))
-	}
 	switch {
 	case e.Expect != finding.Breaks && e.Expect != finding.Holds:
 		errs = append(errs, fmt.Errorf("expects %q", e.Expect))
@@ -218,7 +226,7 @@ func (e *Experiment) validate() error {
 	case e.Expect == finding.Breaks && (e.Seen == "" || e.Cure == ""):
 		errs = append(errs, errors.New("breaks, and does not say what is seen or what helps"))
 	case e.Scenario == nil:
-		errs = append(errs, errors.New("has no scene"))
+		errs = append(errs, errors.New("has no scenario"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("experiment %q: %w", e.ID, err)
@@ -262,4 +270,51 @@ func (s Set) Find(id string) (*Experiment, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: %q", ErrUnknownExperiment, id)
+}
+
+// Select returns experiments by their ids; "all" is all of them. For an unknown id it returns
+// [ErrUnknownExperiment] with similar ids.
+func (s Set) Select(ids []string) ([]*Experiment, error) {
+	chosen := map[string]*Experiment{}
+	var errs []error
+	for _, id := range ids {
+		if id == "all" {
+			for i := range s {
+				chosen[s[i].ID] = &s[i]
+			}
+			continue
+		}
+		e, err := s.Find(id)
+		if err != nil {
+			errs = append(errs, s.suggest(id, err))
+			continue
+		}
+		chosen[id] = e
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	inOrder := slices.Collect(maps.Values(chosen))
+	slices.SortFunc(inOrder, func(a, b *Experiment) int { return s.index(a.ID) - s.index(b.ID) })
+	return inOrder, nil
+}
+
+func (s Set) index(id string) int {
+	return slices.IndexFunc(s, func(e Experiment) bool { return e.ID == id })
+}
+
+// suggest names the experiments that share a word with id.
+func (s Set) suggest(id string, err error) error {
+	var near []string
+	for _, e := range s {
+		for word := range strings.SplitSeq(id, "-") {
+			if len(word) > 2 && strings.Contains(e.ID, word) && !slices.Contains(near, e.ID) {
+				near = append(near, e.ID)
+			}
+		}
+	}
+	if len(near) == 0 {
+		return fmt.Errorf("%w; see lab list", err)
+	}
+	return fmt.Errorf("%w; perhaps %s", err, strings.Join(near[:min(5, len(near))], ", "))
 }

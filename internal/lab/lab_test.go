@@ -26,7 +26,7 @@ func experiment(id, partner string, expect finding.Verdict, about ...finding.Kin
 func TestVerdict(t *testing.T) {
 	oversold, both := []finding.Kind{finding.Oversold}, []finding.Kind{finding.Oversold, finding.StuckKeys}
 	one := func(kind finding.Kind) map[finding.Kind]int { return map[finding.Kind]int{kind: 1} }
-	unseen := slices.Collect(everyKind())
+	unseen := everyKind()
 	for name, c := range map[string]struct {
 		expect   finding.Verdict
 		about    []finding.Kind
@@ -66,10 +66,10 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestShownAreOneOfEachKind(t *testing.T) {
-	proofs := []finding.Witness{{Summary: i18n.Plain("how")}, {Kind: finding.StuckKeys, Summary: i18n.Plain("the scene's")}, {Summary: i18n.Plain("how, again")}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
+	proofs := []finding.Witness{{Summary: i18n.Plain("how")}, {Kind: finding.StuckKeys, Summary: i18n.Plain("the scenario's")}, {Summary: i18n.Plain("how, again")}, {Kind: finding.StuckKeys}, {Kind: finding.Overlaps}}
 	for observed, want := range map[finding.Verdict][]string{
-		finding.Breaks: {"the scene's", ""},
-		finding.Holds:  {"how", "the scene's", ""},
+		finding.Breaks: {"the scenario's", ""},
+		finding.Holds:  {"how", "the scenario's", ""},
 	} {
 		var got []string
 		for _, w := range firstOfEachKind(proofs, observed) {
@@ -235,7 +235,7 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		`is to come to the same verdict`:               func(s Set) Set { s[1].Expect = finding.Breaks; return s },
 		`two experiments are called "weak"`:            func(s Set) Set { return append(s, s[0]) },
 		`unknown`:                                      func(s Set) Set { s[0].Setup.Policy.Lock = "glue"; return s },
-		`has no scene`:                                 func(s Set) Set { s[0].Scenario = nil; return s },
+		`has no scenario`:                              func(s Set) Set { s[0].Scenario = nil; return s },
 	} {
 		if err := spoil(good()).Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v, want %q in it", err, want)

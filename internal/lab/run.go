@@ -2,18 +2,20 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lab/load"
 	"seckill/internal/lab/testbed"
+	"seckill/internal/lab/witness"
 	"seckill/internal/testkit"
 )
 
@@ -94,10 +96,10 @@ func (l *Lab) attempt(ctx context.Context, e, of *Experiment) finding.Result {
 		t.result.Command += " --swap"
 	}
 	if t.result.About == nil {
-		t.result.About = slices.Collect(everyKind())
+		t.result.About = everyKind()
 	}
-	skipped, err := l.env.Run(ctx, e.ID, of.Needs, func(r *testbed.Run) {
-		t.Run = r
+	skipped, err := l.env.WithRig(ctx, e.ID, of.Needs, func(r *testbed.Rig) {
+		t.Rig = r
 		e.Scenario(t, of.Setup)
 	})
 	switch {
@@ -108,7 +110,7 @@ func (l *Lab) attempt(ctx context.Context, e, of *Experiment) finding.Result {
 	default:
 		t.result = t.verdict()
 	}
-	if t.Run != nil {
+	if t.Rig != nil {
 		t.result.Engine = t.Engine()
 		t.result.DurationMS = t.Elapsed().Milliseconds()
 	}
@@ -133,22 +135,11 @@ func nonDefaultFlags(o testbed.Options) (given []string) {
 	return given
 }
 
-func noAnomalies() map[finding.Kind]int {
-	anomalies := map[finding.Kind]int{}
-	for kind := range everyKind() {
-		anomalies[kind] = 0
+func everyKind() (kinds []finding.Kind) {
+	for _, info := range finding.Kinds() {
+		kinds = append(kinds, info.Kind)
 	}
-	return anomalies
-}
-
-func everyKind() func(func(finding.Kind) bool) {
-	return func(yield func(finding.Kind) bool) {
-		for _, info := range finding.Kinds() {
-			if !yield(info.Kind) {
-				return
-			}
-		}
-	}
+	return kinds
 }
 
 // maxParallel is how many quiet experiments run at once: they mostly wait.
@@ -199,49 +190,169 @@ func (l *Lab) RunAll(ctx context.Context, asked []*Experiment, run func(context.
 	return done, err
 }
 
-// Select returns experiments by their ids; "all" is all of them. For an unknown id it returns
-// [ErrUnknownExperiment] with similar ids.
-func (s Set) Select(ids []string) ([]*Experiment, error) {
-	chosen := map[string]*Experiment{}
-	var errs []error
-	for _, id := range ids {
-		if id == "all" {
-			for i := range s {
-				chosen[s[i].ID] = &s[i]
-			}
-			continue
-		}
-		e, err := s.Find(id)
-		if err != nil {
-			errs = append(errs, s.suggest(id, err))
-			continue
-		}
-		chosen[id] = e
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	inOrder := slices.Collect(maps.Values(chosen))
-	slices.SortFunc(inOrder, func(a, b *Experiment) int { return s.index(a.ID) - s.index(b.ID) })
-	return inOrder, nil
+// Trial is one run of an experiment: its testbed, and what the scenario observes. A step that
+// cannot be done ends it, as Fatalf ends a test.
+type Trial struct {
+	*testbed.Rig
+	experiment *Experiment
+
+	mu        sync.Mutex
+	result    finding.Result
+	checked   map[finding.Kind]bool // kinds that were looked for
+	witnesses []finding.Witness
 }
 
-func (s Set) index(id string) int {
-	return slices.IndexFunc(s, func(e Experiment) bool { return e.ID == id })
+func newTrial(e *Experiment, r finding.Result) *Trial {
+	r.Anomalies = map[finding.Kind]int{}
+	for _, kind := range everyKind() {
+		r.Anomalies[kind] = 0
+	}
+	return &Trial{experiment: e, result: r, checked: map[finding.Kind]bool{}}
 }
 
-// suggest names the experiments that share a word with id.
-func (s Set) suggest(id string, err error) error {
-	var near []string
-	for _, e := range s {
-		for word := range strings.SplitSeq(id, "-") {
-			if len(word) > 2 && strings.Contains(e.ID, word) && !slices.Contains(near, e.ID) {
-				near = append(near, e.ID)
-			}
+// Found counts anomalies of a kind. With 0 it says that the scenario has looked for them: only
+// a kind that was looked for can be absent.
+func (t *Trial) Found(kind finding.Kind, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.checked[kind] = true
+	t.result.Anomalies[kind] += n
+}
+
+// Witness adds a proof, or a picture of how an anomaly was prevented (without a kind).
+func (t *Trial) Witness(w finding.Witness) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.witnesses = append(t.witnesses, w)
+}
+
+// Measure adds a number to the result.
+func (t *Trial) Measure(name i18n.Text, value float64, unit i18n.Text) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.result.Measures = append(t.result.Measures, finding.Measure{Name: name, Value: value, Unit: unit})
+}
+
+// Load adds the answers to buyers.
+func (t *Trial) Load(o *load.Outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.result.Requests += o.Requests
+	t.result.Latency = &o.Latency
+	if t.result.Answers == nil {
+		t.result.Answers = map[string]int{}
+	}
+	for code, n := range o.Answers {
+		t.result.Answers[code] += n
+	}
+}
+
+// Judge judges the evidence and adds its anomalies and witnesses. If nothing decisive was
+// found, and the scenario has drawn nothing, it adds a picture of the lock's history.
+func (t *Trial) Judge(evidence judge.Evidence) judge.Judgement {
+	j := judge.Judge(evidence)
+	for kind, n := range j.Anomalies {
+		t.Found(kind, n)
+	}
+	for _, w := range witness.Proofs(j, t.experiment.About...) {
+		t.Witness(w)
+	}
+	if !t.hasDecisiveWitness() {
+		if w, ok := witness.Picture(evidence, witness.Focus{}); ok {
+			t.Witness(w)
 		}
 	}
-	if len(near) == 0 {
-		return fmt.Errorf("%w; see lab list", err)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if evidence.Audit != nil {
+		t.result.Orders = int(evidence.Audit.Orders)
 	}
-	return fmt.Errorf("%w; perhaps %s", err, strings.Join(near[:min(5, len(near))], ", "))
+	t.result.Measures = append(t.result.Measures, j.Measures...)
+	return j
+}
+
+// hasDecisiveWitness reports whether there is already a witness of a deciding kind, or the
+// scenario's own picture of how it was prevented.
+func (t *Trial) hasDecisiveWitness() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.ContainsFunc(t.witnesses, func(w finding.Witness) bool { return w.Kind == "" || t.experiment.decides(w.Kind) })
+}
+
+// verdict derives the verdict from the counts. An anomaly proves that it breaks. It holds only
+// if all deciding kinds were looked for.
+func (t *Trial) verdict() finding.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, e := t.result, t.experiment
+	r.Observed = finding.Holds
+	for kind, n := range r.Anomalies {
+		if n > 0 && e.decides(kind) {
+			r.Observed = finding.Breaks
+		}
+	}
+	if missing := t.unchecked(); r.Observed == finding.Holds && missing != "" {
+		r.Observed, r.Failed = "", "nobody looked for "+missing
+		return r
+	}
+	r.AsExpected = r.Observed == e.Expect
+	r.Turned = len(r.Changed) > 0 && r.Observed != e.Expect
+	if e.Expect == finding.Breaks && r.Anomalies[e.About[0]] == 0 {
+		r.AsExpected = false // it breaks, but not in the way that was to be shown
+	}
+	r.Witness, r.More = mainWitness(firstOfEachKind(t.witnesses, r.Observed), e.About)
+	if r.Witness != nil {
+		all := witness.Gather(append([]finding.Witness{*r.Witness}, r.More...))
+		r.Witness, r.More = &all[0], all[1:]
+	}
+	return r
+}
+
+// unchecked names the deciding kinds that nobody looked for. The mutex is held.
+func (t *Trial) unchecked() string {
+	about := t.experiment.About
+	if len(about) == 0 {
+		about = everyKind()
+	}
+	var names []string
+	for _, kind := range about {
+		if !t.checked[kind] {
+			names = append(names, string(kind))
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// firstOfEachKind returns the first witness of each kind: the scenario's own come before the
+// judge's. If the experiment breaks, pictures of prevention are left out.
+func firstOfEachKind(proofs []finding.Witness, observed finding.Verdict) []finding.Witness {
+	var some []finding.Witness
+	for _, w := range proofs {
+		same := func(other finding.Witness) bool { return other.Kind == w.Kind }
+		if w.Kind == "" && observed == finding.Breaks || slices.ContainsFunc(some, same) {
+			continue
+		}
+		some = append(some, w)
+	}
+	return some
+}
+
+// mainWitness returns the witness that the experiment is about: of its kinds in their order,
+// otherwise a picture of prevention, otherwise any.
+func mainWitness(proofs []finding.Witness, about []finding.Kind) (*finding.Witness, []finding.Witness) {
+	if len(proofs) == 0 {
+		return nil, nil
+	}
+	rank := func(w finding.Witness) int {
+		if i := slices.Index(about, w.Kind); i >= 0 {
+			return i
+		}
+		if w.Kind == "" {
+			return len(about)
+		}
+		i := slices.IndexFunc(finding.Kinds(), func(info finding.Info) bool { return info.Kind == w.Kind })
+		return len(about) + 1 + i
+	}
+	sorted := slices.SortedStableFunc(slices.Values(proofs), func(a, b finding.Witness) int { return rank(a) - rank(b) })
+	return &sorted[0], sorted[1:]
 }

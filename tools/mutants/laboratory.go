@@ -18,7 +18,7 @@ func inLaboratory() []mutant {
 		{"all tokens are of one user", "cmd/lab/tokens.go", "identify(req.first + i)", "identify(req.first)", "./cmd/lab"},
 		{"experiments are missing in the catalogue", "internal/lab/experiments/experiments.go",
 			"connections(), pauses(), failovers()", "connections(), failovers()", "./internal/lab/catalogue ./internal/lab/experiments"},
-		{"an experiment holds although nobody looked", "internal/lab/trial.go",
+		{"an experiment holds although nobody looked", "internal/lab/run.go",
 			"r.Observed == finding.Holds && missing", "r.Observed == finding.Breaks && missing", "./internal/lab"},
 		{"the laboratory obeys a form of another site", "internal/lab/server/http.go",
 			"if site.Check(r) == nil {", "if site.Check(r) == nil || r.Method == http.MethodPost {", "./internal/lab/server"},

@@ -10,5 +10,5 @@
 //	place.go   the servers, the ways of the processes to them, and what is done to both
 //
 // A bench has no verdict. What the processes and the store do is recorded as in an experiment, so
-// that the judge finds the same anomalies in it: see [seckill/internal/lab/testbed.Run.SoFar].
+// that the judge finds the same anomalies in it: see [seckill/internal/lab/testbed.Rig.SoFar].
 package byhand

@@ -33,7 +33,7 @@ const (
 // place is what a bench stands on: the store of its lock, the way of each process to that store,
 // and the stock.
 type place struct {
-	run     *testbed.Run
+	run     *testbed.Rig
 	setup   Setup
 	key     string // as a mechanism is asked for it
 	voucher int64
@@ -70,7 +70,7 @@ type node struct {
 const sampleEvery = 10 * time.Millisecond
 
 // newPlace starts the servers of a bench, and observes the key.
-func newPlace(r *testbed.Run, s Setup) *place {
+func newPlace(r *testbed.Rig, s Setup) *place {
 	r.SampleEvery(sampleEvery)
 	p := &place{run: r, setup: s, key: "stock:" + strings.ToLower(rand.Text()[:8]), voucher: 1}
 	p.config = lockclient.Config{Prefix: testbed.KeyPrefix}

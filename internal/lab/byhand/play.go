@@ -27,7 +27,7 @@ type on struct {
 
 // Play starts the processes and makes the moves until the run's context ends, or nobody has moved
 // anything for ten minutes.
-func (b *Bench) Play(r *testbed.Run) {
+func (b *Bench) Play(r *testbed.Rig) {
 	o := &on{b, newPlace(r, b.setup), b.setup}
 	for i, p := range o.processes {
 		p.client = o.start(i+1, p.name)

@@ -31,7 +31,7 @@ func Markdown(set lab.Set) ([]byte, error) {
 		return nil, fmt.Errorf("catalogue: the chapter %q begins with %s, which is no experiment after those of the chapter before", subjects[len(parts)].name, subjects[len(parts)].first)
 	}
 	t, err := template.New("catalogue").Funcs(template.FuncMap{
-		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": K6Command, "parameters": parameters, "sentence": sentence,
+		"cell": cell, "anchor": anchor, "about": about, "sources": sources, "k6": (*lab.Experiment).K6Command, "parameters": parameters, "sentence": sentence,
 	}).Parse(page)
 	if err != nil {
 		return nil, fmt.Errorf("catalogue: %w", err)
@@ -65,7 +65,7 @@ var subjects = []struct{ first, name string }{
 	{"paused-holder", "Pauses and tokens"},
 	{"primary-dies-before-replicating", "Several servers"},
 	{"zk-herd", "Waiting and order"},
-	{"cancel-state-not-asked", "An order's life"},
+	{"cancel-state-not-asked", "The lifecycle of an order"},
 }
 
 // chapters divides the set, which is in the order of the subjects.
@@ -132,14 +132,6 @@ func K6(set lab.Set) ([]byte, error) {
 	}
 	out, err := json.MarshalIndent(all, "", "  ")
 	return append(out, '\n'), err
-}
-
-// K6Command is the k6 command of an experiment; "" if it cannot be seen over HTTP.
-func K6Command(e lab.Experiment) string {
-	if len(e.K6) == 0 {
-		return ""
-	}
-	return "bin/k6 run -e BASE_URL=$two -e EXPERIMENT=" + e.ID + " loadtest/seckill.js"
 }
 
 // sentence returns the first statement of a text without the experiments that it refers to, for a cell of a table.

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
@@ -19,7 +18,7 @@ var environment *testbed.Environment
 
 func TestMain(m *testing.M) {
 	lockclient.MainIfChild()
-	childredis.MainIfChild()
+	testbed.MainIfRedis()
 	testkit.Main(withEnvironment{m})
 }
 

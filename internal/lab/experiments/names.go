@@ -28,7 +28,7 @@ const (
 // names are the experiments about the name of a lock's key.
 func names() []comparison {
 	tries := func(wait time.Duration, of flawed.Name) lab.Setup {
-		return lab.Setup{Policy: policyFor("naive", namedLease, wait), Listing: of}
+		return lab.Setup{Policy: policyFor("naive", namedLease, wait), Program: of}
 	}
 	needs := []testbed.Server{testbed.Redis}
 	working := work(i18n.F("how long the first one works"), namedWork, 100*time.Millisecond, 3*time.Second)
@@ -89,7 +89,7 @@ func (c *clients) asOneLock(samples []judge.Sample, keys ...string) judge.Eviden
 func twoPrograms(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
 	one, two := c.key, c.key
-	if setup.Listing == flawed.TwoNames {
+	if setup.Program == flawed.TwoNames {
 		one += ":168"
 	}
 	keys := []string{one}
@@ -141,7 +141,7 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
 	one, two := c.key+":1:42", c.key+":2:42"
-	if setup.Listing == flawed.KeyWithoutVoucher {
+	if setup.Program == flawed.KeyWithoutVoucher {
 		one, two = c.key+":42", c.key+":42"
 	}
 	keys := []string{one}

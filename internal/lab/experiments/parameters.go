@@ -17,9 +17,9 @@ func buyers(usual, least, most int) lab.Parameter {
 		func(s lab.Setup) int { return cmp.Or(s.Buyers, usual) }, func(s *lab.Setup, n int) { s.Buyers = n })
 }
 
-// stock is how many vouchers are on sale, if the setup does not say.
+// stock is how many units are on sale, if the setup does not say.
 func stock(usual, most int) lab.Parameter {
-	return lab.CountParameter("stock", i18n.F("vouchers on sale"), 1, most,
+	return lab.CountParameter("stock", i18n.F("units on sale"), 1, most,
 		func(s lab.Setup) int { return cmp.Or(s.Stock, usual) }, func(s *lab.Setup, n int) { s.Stock = n })
 }
 

@@ -34,7 +34,7 @@ const (
 // without that step.
 func redlocks() []comparison {
 	red := func(lease time.Duration, of flawed.Name) lab.Setup {
-		return lab.Setup{Policy: policyFor("red", lease, 0), Watchdog: longWatchdog, Listing: of}
+		return lab.Setup{Policy: policyFor("red", lease, 0), Watchdog: longWatchdog, Program: of}
 	}
 	needs := []testbed.Server{testbed.Redis, testbed.Nodes}
 	return []comparison{
@@ -67,7 +67,7 @@ const (
 
 // waitingMulti is a setup with a lease that is much shorter than the wait.
 func waitingMulti(of flawed.Name) lab.Setup {
-	return lab.Setup{Policy: policyFor("multi", multiLease, multiWait), Watchdog: longWatchdog, Listing: of}
+	return lab.Setup{Policy: policyFor("multi", multiLease, multiWait), Watchdog: longWatchdog, Program: of}
 }
 
 // nodesBehind starts nodes that a process reaches through a proxy each, and returns the

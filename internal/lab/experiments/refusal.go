@@ -28,7 +28,7 @@ const (
 // refusals are the experiments about what a caller does that was refused.
 func refusals() []comparison {
 	tries := func(mechanism string, of flawed.Name) lab.Setup {
-		return lab.Setup{Policy: policyFor(mechanism, refusedLease, 0), Listing: of}
+		return lab.Setup{Policy: policyFor(mechanism, refusedLease, 0), Program: of}
 	}
 	return []comparison{{
 		text: "inside-try", scenario: refusedBuyersGo, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{

@@ -27,7 +27,7 @@ const (
 // failingRenewals are the experiments about a renewal that fails once.
 func failingRenewals() comparison {
 	renewed := func(mechanism string, of flawed.Name) lab.Setup {
-		return lab.Setup{Policy: policyFor(mechanism, 0, patience), Watchdog: failingWatchdog, Listing: of}
+		return lab.Setup{Policy: policyFor(mechanism, 0, patience), Watchdog: failingWatchdog, Program: of}
 	}
 	return comparison{
 		text: "failed-renewal", scenario: renewalFails, needs: []testbed.Server{testbed.Redis}, quiet: true, cases: []setupCase{

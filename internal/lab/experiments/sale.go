@@ -133,13 +133,13 @@ func refusingSale(t *lab.Trial, setup lab.Setup) {
 	outcome, audit := sellAtOnce(t, setup, int64(cmp.Or(setup.Stock, 10)), cmp.Or(setup.Buyers, 60))
 	busy := outcome.Answers[load.Busy]
 	t.Measure(i18n.F("told busy"), float64(busy), i18n.F("buyers"))
-	t.Measure(i18n.F("left in stock"), float64(audit.Stock), i18n.F("vouchers"))
+	t.Measure(i18n.F("left in stock"), float64(audit.Stock), i18n.F("units"))
 	if audit.Oversold() == 0 && (busy == 0 || audit.Stock == 0) {
-		t.Fatalf("the crowd did not meet at the stock: %d buyers were told busy, and %d vouchers are left", busy, audit.Stock)
+		t.Fatalf("the crowd did not meet at the stock: %d buyers were told busy, and %d units are left", busy, audit.Stock)
 	}
 }
 
-// withoutLock sells one voucher to each user without a lock. Only the unique index can
+// withoutLock sells one unit to each user without a lock. Only the unique index can
 // prevent a second order.
 func withoutLock(unique bool) lab.Setup {
 	p := voucher.DefaultPolicy()
@@ -175,8 +175,8 @@ const (
 	patience = 20 * time.Second
 )
 
-// sixtyForThirty sells 30 vouchers to 60 buyers, and counts the buyers that were refused
-// although vouchers are left at the end.
+// sixtyForThirty sells 30 units to 60 buyers, and counts the buyers that were refused
+// although units are left at the end.
 func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 	stock, buyers := cmp.Or(setup.Stock, 30), cmp.Or(setup.Buyers, 60)
 	sale := t.Sale(setup.Policy, int64(stock), t.API(setup.Instances))
@@ -188,7 +188,7 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 	told, left := outcome.Answers[load.Busy], int(evidence.Audit.Stock)
 	t.Found(finding.TurnedAway, min(told, left))
 	t.Measure(i18n.F("told busy"), float64(told), i18n.F("buyers"))
-	t.Measure(i18n.F("left in stock"), float64(left), i18n.F("vouchers"))
+	t.Measure(i18n.F("left in stock"), float64(left), i18n.F("units"))
 	for _, a := range outcome.All {
 		if a.Code != load.Busy {
 			continue
@@ -196,7 +196,7 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 		// A buyer that comes just before a release makes no picture.
 		if w, ok := witness.Picture(evidence, witness.Focus{Who: fmt.Sprintf("buyer %d", a.User)}); ok {
 			w.Kind = finding.TurnedAway
-			w.Summary = i18n.F("%s This buyer is told that the service is busy, and so are %d others; at the end %d vouchers are left.", w.Summary, told-1, left)
+			w.Summary = i18n.F("%s This buyer is told that the service is busy, and so are %d others; at the end %d units are left.", w.Summary, told-1, left)
 			t.Witness(w)
 			return
 		}

@@ -49,7 +49,7 @@ func transactions() []comparison {
 }
 
 const (
-	// proxyStock is on sale, one voucher for each of two buyers.
+	// proxyStock is on sale, one unit for each of two buyers.
 	proxyStock = 2
 	// betweenStatements is how long buyer 1 takes from one statement to the next.
 	betweenStatements = 5 * time.Second
@@ -62,7 +62,7 @@ func onSale() lab.Setup {
 	return lab.Setup{Policy: p}
 }
 
-// killedBetweenStatements kills buyer 1's process when it has taken a voucher from the stock, and
+// killedBetweenStatements kills buyer 1's process when it has taken a unit from the stock, and
 // before it inserts the order. Then two others come.
 func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	s := newSellers(t, setup, int64(cmp.Or(setup.Stock, proxyStock)))
@@ -71,7 +71,7 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 
 	g, err := s.acquire(process, s.request(firstBuyer))
 	s.must(err)
-	apart, taken := setup.Listing == flawed.CallOnThis, eventlog.Write
+	apart, taken := setup.Program == flawed.CallOnThis, eventlog.Write
 	if apart {
 		taken = eventlog.Committed
 	}
@@ -99,14 +99,14 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	story := witness.Story{
 		Key: s.key, Who: []string{firstBuyer, secondBuyer, "buyer 3"}, From: g.Asked, To: last.At,
 		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Vouchers sold to the others: %d of %d.",
+			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Units sold to the others: %d of %d.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock)
 		},
 	}
 	if lost > 0 {
 		story.Kind = finding.LostStock
 		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Vouchers sold: %d of %d; left: %d; gone: %d.",
+			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Units sold: %d of %d; left: %d; gone: %d.",
 				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
 		}
 	}

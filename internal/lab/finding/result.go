@@ -1,6 +1,13 @@
 package finding
 
-import "seckill/internal/lab/i18n"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"seckill/internal/lab/i18n"
+)
 
 // Result is the result of one run of an experiment. Its JSON is a contract: scripts read it.
 type Result struct {
@@ -96,4 +103,93 @@ type Latency struct {
 type Bucket struct {
 	UpToMS float64 `json:"up_to_ms"`
 	Count  int     `json:"count"`
+}
+
+// Prediction is what somebody expects of a run before it.
+type Prediction struct {
+	Verdict Verdict
+	Kind    Kind // the predicted anomaly; "": any
+}
+
+// ErrNoPrediction means that a text is no prediction.
+var ErrNoPrediction = errors.New("no prediction")
+
+// ParsePrediction reads "holds", "breaks" or "breaks:" and the name of a kind. Otherwise it
+// returns [ErrNoPrediction], with what there is to choose from.
+func ParsePrediction(text string) (Prediction, error) {
+	verdict, kind, named := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ":")
+	p := Prediction{Verdict: Verdict(strings.TrimSpace(verdict)), Kind: Kind(strings.TrimSpace(kind))}
+	switch {
+	case p.Verdict != Breaks && p.Verdict != Holds:
+		return p, fmt.Errorf("%w: %q; it is holds, breaks, or breaks:KIND with one of %s", ErrNoPrediction, text, kindNames())
+	case p.Verdict == Holds && named:
+		return p, fmt.Errorf("%w: %q; what holds has no anomaly to name: holds", ErrNoPrediction, text)
+	case named && !slices.ContainsFunc(Kinds(), func(info Info) bool { return info.Kind == p.Kind }):
+		return p, fmt.Errorf("%w: %q; there is no anomaly %q, but %s", ErrNoPrediction, text, p.Kind, kindNames())
+	}
+	return p, nil
+}
+
+func kindNames() string {
+	var names []string
+	for _, info := range Kinds() {
+		names = append(names, string(info.Kind))
+	}
+	return strings.Join(names, ", ")
+}
+
+// String is the text that [ParsePrediction] reads.
+func (p Prediction) String() string {
+	if p.Kind == "" {
+		return string(p.Verdict)
+	}
+	return string(p.Verdict) + ":" + string(p.Kind)
+}
+
+// Judge notes in a result what was predicted, and whether it came true. A run without a
+// verdict says nothing about a prediction.
+func (p Prediction) Judge(r *Result) {
+	r.Prediction = p.String()
+	if r.Skipped != "" || r.Failed != "" {
+		return
+	}
+	right := p.Verdict == r.Observed && (p.Kind == "" || r.Anomalies[p.Kind] > 0)
+	r.PredictionRight = &right
+}
+
+// Seen tells what was seen in a run, and what was expected of it and did not happen. It is true
+// of every run: also with another setup, or with another number.
+func (r *Result) Seen() i18n.Text {
+	var deciding, besides, absent []i18n.Text
+	for _, info := range Kinds() {
+		n, decides := r.Anomalies[info.Kind], slices.Contains(r.About, info.Kind)
+		switch {
+		case n > 0 && decides:
+			deciding = append(deciding, info.Counted(n))
+		case n > 0:
+			besides = append(besides, info.Counted(n))
+		case decides:
+			absent = append(absent, i18n.Key(info.Title))
+		}
+	}
+	seen, missed := i18n.F("Seen: %s.", i18n.List(deciding...)), i18n.F("Not seen: %s.", i18n.List(absent...))
+	if r.Expect == Holds {
+		seen = i18n.F("Not expected, and seen: %s.", i18n.List(deciding...))
+	}
+	if r.Expect == Breaks && len(r.About) > 0 && r.Anomalies[r.About[0]] == 0 {
+		missed = i18n.F("Expected, and not seen: %s.", i18n.List(absent...))
+	}
+	var said []i18n.Text
+	for _, one := range []struct {
+		text i18n.Text
+		of   []i18n.Text
+	}{
+		{seen, deciding}, {missed, absent},
+		{i18n.F("Also seen, but not counted in the verdict: %s.", i18n.List(besides...)), besides},
+	} {
+		if len(one.of) > 0 {
+			said = append(said, one.text)
+		}
+	}
+	return i18n.Sentences(said...)
 }

@@ -6,7 +6,7 @@
 // reads both. Others are in the program around the lock: the name of its key, the place of its
 // transaction. Those are only names here; the scenarios know what they mean.
 //
-// The mistakes in an order's life are in no document: [Orders] is the programs that make them.
+// The mistakes in the lifecycle of an order are in no document: [Orders] is the programs that make them.
 //
 // Nothing but the laboratory imports this package.
 package flawed
@@ -21,7 +21,7 @@ import (
 	"seckill/internal/lock"
 )
 
-// Name names a listing. "" is none: the project's own program.
+// Name names a program with a mistake. "" is none: the project's own program.
 type Name string
 
 // Mistakes in the lock.
@@ -58,7 +58,7 @@ const (
 	OneServer Name = "one-server"
 )
 
-// Mistakes in an order's life, which are in no document.
+// Mistakes in the lifecycle of an order, which are in no document.
 const (
 	// StateNotAsked writes an order's next state without asking for the state that it has read before.
 	StateNotAsked Name = "state-not-asked"
@@ -68,9 +68,9 @@ const (
 	LatestEventWins Name = "latest-event-wins"
 	// KeyMessage expires an order when Redis says that the order's key has expired.
 	KeyMessage Name = "key-message"
-	// StockNotAsked has an order paid that has given its voucher back, without looking at the stock.
+	// StockNotAsked has an order paid that has given its unit back, without looking at the stock.
 	StockNotAsked Name = "stock-not-asked"
-	// GateFirst returns a voucher in Redis before the transaction that returns it in the database.
+	// GateFirst returns a unit in Redis before the transaction that returns it in the database.
 	GateFirst Name = "gate-first"
 )
 
@@ -82,9 +82,6 @@ func Names() []Name {
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
 	}
 }
-
-// Known reports whether there is such a listing.
-func Known(name Name) bool { return name == "" || slices.Contains(Names(), name) }
 
 // InLock reports whether the mistake is in the lock.
 func (n Name) InLock() bool {
@@ -106,7 +103,7 @@ type Config struct {
 	Base lock.Locker
 }
 
-// Open returns the lock of a listing that goes by the name of a mechanism.
+// Open returns the lock of a program that goes by the name of a mechanism.
 func Open(name Name, mechanism string, c Config) (lock.Locker, error) {
 	switch {
 	case name == AcquireInsideTry && (mechanism == "naive" || mechanism == "lua"):
@@ -122,5 +119,5 @@ func Open(name Name, mechanism string, c Config) (lock.Locker, error) {
 	case name == MultiLockTwice && mechanism == "multi":
 		return newMultiLock(c), nil
 	}
-	return nil, fmt.Errorf("%w: no document has a listing %q of the lock %s", lock.ErrInvalid, name, mechanism)
+	return nil, fmt.Errorf("%w: there is no program %q of the lock %s", lock.ErrInvalid, name, mechanism)
 }

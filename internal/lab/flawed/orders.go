@@ -40,7 +40,7 @@ func (o Orders) run(ctx context.Context, statements ...statement) error {
 	return nil
 }
 
-// giveBack is what follows for the stock when an order gives its voucher back.
+// giveBack is what follows for the stock when an order gives its unit back.
 func giveBack(order int64) statement {
 	return statement{"UPDATE vouchers SET stock = stock + 1, version = version + 1 WHERE id = (SELECT voucher_id FROM orders WHERE id = ?)", []any{order}}
 }
@@ -50,7 +50,7 @@ func settle(order int64) statement {
 	return statement{"UPDATE order_payments SET unpaid = FALSE WHERE order_id = ?", []any{order}}
 }
 
-// Cancel is [StateNotAsked]: it cancels an order and gives its voucher back, whatever the order's state is by now.
+// Cancel is [StateNotAsked]: it cancels an order and gives its unit back, whatever the order's state is by now.
 func (o Orders) Cancel(ctx context.Context, order int64) error {
 	return o.run(ctx,
 		statement{"UPDATE orders SET status = 'cancelled', unique_user_id = NULL WHERE id = ?", []any{order}}, // and no AND status = 'unpaid'
@@ -70,7 +70,7 @@ func (o Orders) Paid(ctx context.Context, p payment.Payment) (refund bool, err e
 	return false, o.run(ctx, statement{"UPDATE orders SET status = 'paid' WHERE id = ? AND status = 'unpaid'", []any{p.Reference}})
 }
 
-// Event is [LatestEventWins]: a payment that was paid pays the order, and one that was refunded gives the voucher back.
+// Event is [LatestEventWins]: a payment that was paid pays the order, and one that was refunded gives the unit back.
 func (o Orders) Event(ctx context.Context, kind string, orderID int64) error {
 	switch kind {
 	case payment.EventPaid:
@@ -93,7 +93,7 @@ func (o Orders) Expire(ctx context.Context, order int64) error {
 		settle(order))
 }
 
-// PaidLate is [StockNotAsked]: it has an order paid that was cancelled, and takes no voucher for it.
+// PaidLate is [StockNotAsked]: it has an order paid that was cancelled, and takes no unit for it.
 func (o Orders) PaidLate(ctx context.Context, orderID int64) error {
 	return o.run(ctx,
 		statement{"UPDATE orders SET status = 'paid', unique_user_id = user_id WHERE id = ?", []any{orderID}}, settle(orderID))

@@ -112,7 +112,7 @@ func ofTemplate(t *testing.T) (keys []string) {
 // ofKinds returns the titles and the meanings of the kinds of anomaly.
 func ofKinds(t *testing.T) (keys []string) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "finding", "kinds.go"), nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "finding", "finding.go"), nil, parser.SkipObjectResolution)
 	fail.NowIf(t, err)
 	ast.Inspect(file, func(n ast.Node) bool {
 		if info, ok := n.(*ast.CompositeLit); ok && len(info.Elts) == 3 {

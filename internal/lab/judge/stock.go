@@ -300,7 +300,7 @@ func (b *Books) neverReturned() (n int) {
 	return n
 }
 
-// returnedTwice counts the vouchers on sale that an order has, or that never were.
+// returnedTwice counts the units on sale that an order has, or that never were.
 func returnedTwice(a order.Audit) int {
 	return int(max(0, a.Stock-max(0, a.InitialStock-a.Orders)))
 }

@@ -77,7 +77,7 @@ func TestEveryBuyerIsServedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{takes: 10 * time.Millisecond}
 		began := time.Now()
-		o, err := s.client().Run(t.Context(), targets(2), 5, Load{Buyers: 30, Concurrency: 10, First: 100, Seed: 1})
+		o, err := s.client().Send(t.Context(), targets(2), 5, Load{Buyers: 30, Concurrency: 10, First: 100, Seed: 1})
 		fail.NowIf(t, err)
 		if took := time.Since(began); took != 30*time.Millisecond || s.most != 10 {
 			t.Errorf("took %v with up to %d at once", took, s.most)
@@ -108,7 +108,7 @@ func TestEveryBuyerIsServedOnce(t *testing.T) {
 func TestRequestsOfABuyerGoOutTogetherToDifferentInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{takes: time.Millisecond}
-		o, err := s.client().Run(t.Context(), targets(3), 5, Load{Buyers: 1, Requests: 3})
+		o, err := s.client().Send(t.Context(), targets(3), 5, Load{Buyers: 1, Requests: 3})
 		if err != nil || o.Requests != 3 || s.most != 3 {
 			t.Fatalf("%d requests, %d at once, %v", o.Requests, s.most, err)
 		}
@@ -156,7 +156,7 @@ func TestArrivalsAreSpreadAndEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &service{takes: c.takes}
 			began := time.Now()
-			o, err := s.client().Run(t.Context(), targets(1), 5, c.load)
+			o, err := s.client().Send(t.Context(), targets(1), 5, c.load)
 			if err != nil || o.Requests < c.least || o.Requests > c.most {
 				t.Errorf("%s: %d came, %v", name, o.Requests, err)
 			}
@@ -180,7 +180,7 @@ func TestBusyBuyersComeAgain(t *testing.T) {
 			}
 			return ""
 		}}
-		o, err := s.client().Run(t.Context(), targets(1), 5, Load{Buyers: 3, Retries: 3, RetryAfter: time.Second})
+		o, err := s.client().Send(t.Context(), targets(1), 5, Load{Buyers: 3, Retries: 3, RetryAfter: time.Second})
 		fail.NowIf(t, err)
 		if want := map[string]int{Created: 1, Busy: 6, "sold_out": 1}; !maps.Equal(o.Answers, want) {
 			t.Errorf("answers: %v, want %v", o.Answers, want)
@@ -197,7 +197,7 @@ func TestEndOfContextEndsTheLoad(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		o, err := s.client().Run(ctx, targets(1), 5, Load{Buyers: 100, Concurrency: 5})
+		o, err := s.client().Send(ctx, targets(1), 5, Load{Buyers: 100, Concurrency: 5})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -256,11 +256,11 @@ func TestLatencyIsADistribution(t *testing.T) {
 func TestLoadsThatMakeNoSense(t *testing.T) {
 	c := (&service{}).client()
 	for _, l := range []Load{{}, {Buyers: -1}, {Buyers: 1, Requests: -1}, {Buyers: 1, Duration: -1}, {Buyers: 1, First: -1}} {
-		if _, err := c.Run(t.Context(), targets(1), 1, l); err == nil {
+		if _, err := c.Send(t.Context(), targets(1), 1, l); err == nil {
 			t.Errorf("%+v was accepted", l)
 		}
 	}
-	if _, err := c.Run(t.Context(), nil, 1, Load{Buyers: 1}); err == nil {
+	if _, err := c.Send(t.Context(), nil, 1, Load{Buyers: 1}); err == nil {
 		t.Error("a load for nobody was accepted")
 	}
 }

@@ -43,11 +43,11 @@ type child struct {
 	named        map[string]lock.Owner
 	leases       map[Lease]*held
 	transactions map[string]*transaction
-	listings     map[listedLock]lock.Locker
+	flawed       map[flawedLock]lock.Locker
 }
 
-// listedLock is a program of the documents that goes by the name of a mechanism.
-type listedLock struct {
+// flawedLock is a program of the documents that goes by the name of a mechanism.
+type flawedLock struct {
 	listing   flawed.Name
 	mechanism string
 }
@@ -57,7 +57,7 @@ func openChild(ctx context.Context, config []byte, logs io.Writer) (_ *child, er
 	c := &child{
 		life: ctx, owners: lock.NewOwners(),
 		named: map[string]lock.Owner{}, leases: map[Lease]*held{}, transactions: map[string]*transaction{},
-		listings: map[listedLock]lock.Locker{},
+		flawed: map[flawedLock]lock.Locker{},
 	}
 	if err := decodeStrict(config, &c.config); err != nil {
 		return nil, invalid("the configuration is not understood: %v", err)
@@ -203,13 +203,13 @@ func (c *child) locker(name string, shared bool) (lock.Locker, error) {
 // lockerFor returns what an acquisition asks for.
 func (c *child) lockerFor(what Acquire) (lock.Locker, error) {
 	base, err := c.locker(what.Lock, what.Shared)
-	if err != nil || !what.Listing.InLock() {
+	if err != nil || !what.Program.InLock() {
 		return base, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := listedLock{what.Listing, what.Lock}
-	if l, ok := c.listings[id]; ok {
+	id := flawedLock{what.Program, what.Lock}
+	if l, ok := c.flawed[id]; ok {
 		return l, nil
 	}
 	// Not base: an imitation that uses it would be recorded twice.
@@ -223,7 +223,7 @@ func (c *child) lockerFor(what Acquire) (lock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := flawed.Open(what.Listing, what.Lock, flawed.Config{
+	l, err := flawed.Open(what.Program, what.Lock, flawed.Config{
 		Prefix: c.config.Prefix, Redis: c.servers.Redis, Nodes: c.nodes, NodeTimeout: c.config.NodeTimeout,
 		Watchdog: c.config.Watchdog, Base: inner,
 	})
@@ -233,7 +233,7 @@ func (c *child) lockerFor(what Acquire) (lock.Locker, error) {
 	if c.rec != nil {
 		l = eventlog.Locker(what.Lock, l, c.rec)
 	}
-	c.listings[id] = l
+	c.flawed[id] = l
 	return l, nil
 }
 

@@ -164,8 +164,8 @@ func shop(t *testing.T) *testbed.Environment {
 func sold(t *testing.T, env *testbed.Environment, name string, lease time.Duration) (inTime, late finding.Result) {
 	t.Helper()
 	var sales []finding.Result
-	_, err := env.Run(t.Context(), name, nil, func(r *testbed.Run) {
-		addr, _ := r.AnyRedis()
+	_, err := env.WithRig(t.Context(), name, nil, func(r *testbed.Rig) {
+		addr := r.OwnRedis().Addr()
 		var err error
 		if sales, err = lockjudge.Sell(r, lockjudge.SaleOptions{Command: command(t, name), Redis: addr, Lease: lease}); err != nil {
 			r.Errorf("%w", err)

@@ -74,14 +74,14 @@ func SaleKinds() []finding.Kind {
 // The orders go the way of the service under a lock, through its own code. Nothing but the lock
 // stands between the buyers: the stock is read and written back, and no index refuses a user's
 // second order. The lock runs in several processes; the database is SQLite.
-func Sell(r *testbed.Run, o SaleOptions) ([]finding.Result, error) {
+func Sell(r *testbed.Rig, o SaleOptions) ([]finding.Result, error) {
 	if o.Lease == 0 {
 		o.Lease = watchdog
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	s := &sales{Run: r, options: o, client: redis.NewClient(&redis.Options{Addr: o.Redis})}
+	s := &sales{Rig: r, options: o, client: redis.NewClient(&redis.Options{Addr: o.Redis})}
 	r.Cleanup(func() { _ = s.client.Close() })
 	if err := s.open(); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func Sell(r *testbed.Run, o SaleOptions) ([]finding.Result, error) {
 
 // sales is what both sales share.
 type sales struct {
-	*testbed.Run
+	*testbed.Rig
 	options SaleOptions
 	client  *redis.Client
 	db      *database.DB
@@ -119,7 +119,7 @@ func (s *sales) open() error {
 	if err := s.client.FlushDB(ctx).Err(); err != nil {
 		return err
 	}
-	db, err := database.Open(ctx, database.Config{SQLite: testkit.SQLite(s.Run).DSN})
+	db, err := database.Open(ctx, database.Config{SQLite: testkit.SQLite(s.Rig).DSN})
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (s *sale) openShops(ctx context.Context, v *voucher.Voucher, inspector *sal
 		s.Cleanup(func() { _ = rec.Close() })
 		recorded := eventlog.Locker(judgedLock, &inspected{Locker: l, saleInspector: inspector, owners: &s.owners}, rec)
 		shop, err := order.NewService(order.Config{
-			Store: eventlog.Store(s.db.Orders(), rec), Vouchers: shelf{v, &slow}, IDs: ids{s.Run}, Lockers: only{recorded},
+			Store: eventlog.Store(s.db.Orders(), rec), Vouchers: shelf{v, &slow}, IDs: ids{s.Rig}, Lockers: only{recorded},
 			Now: time.Now, Log: slog.New(slog.DiscardHandler), Lab: true,
 		})
 		if err != nil {
@@ -292,7 +292,7 @@ func (s shelf) SoldOut(int64) {}
 type lateBuyer struct{}
 
 // ids are those of the run.
-type ids struct{ run *testbed.Run }
+type ids struct{ run *testbed.Rig }
 
 // NextID implements [order.IDs].
 func (i ids) NextID(context.Context) (int64, error) { return i.run.NextID(), nil }

@@ -1,9 +1,11 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 
 	"seckill/internal/lab/finding"
@@ -87,4 +89,278 @@ func (b pictureBar) HatchOwner() int {
 		return 0
 	}
 	return b.Owner
+}
+
+// stack gives every span a row such that those of one row do not cover each other.
+// The bars of an actor's own deeds stand above those of what happens to it.
+func stack(spans []finding.Span, covers func(a, b finding.Span) bool) (rows [][]finding.Span) {
+	sorted := slices.Clone(spans)
+	slices.SortStableFunc(sorted, func(a, b finding.Span) int {
+		return cmp.Or(cmp.Compare(suffers(a), suffers(b)), cmp.Compare(a.From, b.From))
+	})
+	for _, s := range sorted {
+		i := slices.IndexFunc(rows, func(row []finding.Span) bool {
+			return !slices.ContainsFunc(row, func(o finding.Span) bool { return covers(o, s) })
+		})
+		if i < 0 {
+			i, rows = len(rows), append(rows, nil)
+		}
+		rows[i] = append(rows[i], s)
+	}
+	return rows
+}
+
+func suffers(s finding.Span) int {
+	switch s.Kind {
+	case finding.Transacts:
+		return 1
+	case finding.Paused, finding.Down:
+		return 2
+	}
+	return 0
+}
+
+// bars lays out the spans of a lane. labels are the texts that do not fit inside their bars.
+func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, labels []*markLabel, bottom float64) {
+	rows := stack(lane.Spans, func(a, b finding.Span) bool {
+		aFrom, aTo := d.extent(a)
+		bFrom, bTo := d.extent(b)
+		return aFrom < bTo-0.5 && bFrom < aTo-0.5
+	})
+	for _, row := range rows {
+		for _, s := range row {
+			bar, beside := d.bar(lane, s, y)
+			bars = append(bars, bar)
+			if beside != "" {
+				if name := letter(bar.Owner); name != "" && lane.Role != finding.Actor && beside != name {
+					beside = name + ": " + beside
+				}
+				x := float64(bar.X + bar.W/2)
+				labels = append(labels, &markLabel{
+					label: d.label(x, beside, s.Wrong, false),
+					from:  y + barHeight,
+					mark:  pictureMark{Owner: bar.Owner, Wrong: s.Wrong, Full: bar.Full},
+				})
+			}
+		}
+		y += barHeight + barGap
+	}
+	return bars, labels, y - barGap
+}
+
+// extent is where a span is drawn; the shortest is still seen.
+func (d *drawing) extent(s finding.Span) (from, to float64) {
+	from, to = d.x(s.From), d.x(s.To)
+	if s.Open {
+		to = max(to, d.right) + 10
+	}
+	return from, max(to, from+4)
+}
+
+// bar lays out a span. A text that has to be told and has no room is to stand beside it.
+func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar pictureBar, beside string) {
+	from, to := d.extent(s)
+	told, must := spanText(s, lane.Role)
+	text := told.In(d.lang)
+	owner := d.actors.owner(lane, s.Who)
+	bar = pictureBar{
+		X: px(from), Y: px(y), W: px(to - from), H: barHeight,
+		Kind: s.Kind, Owner: owner, Wrong: s.Wrong, Open: s.Open,
+		Full: i18n.F("%s: %s to %s ms", told, num(s.From), num(s.To)).In(d.lang),
+	}
+	if s.Open {
+		bar.Full = i18n.F("%s: from %s ms on", told, num(s.From)).In(d.lang)
+	}
+	size, inner := labelSize, to-from-14
+	if s.Wrong {
+		size *= bolder
+	}
+	if s.Open {
+		inner -= 8
+	}
+	textX := from + 8
+	if lane.Role != finding.Actor && owner > 0 && inner >= 18 {
+		bar.Letter, bar.LetterX = letter(owner), px(from+8+7)
+		textX += 22
+		inner -= 22
+	}
+	if w := textWidth(text, size); w <= inner {
+		bar.Text, bar.TextX, bar.TextY = text, px(textX), px(y+barHeight/2+5)
+		return bar, ""
+	}
+	if !must || bar.Letter != "" && s.Label.IsZero() {
+		return bar, ""
+	}
+	return bar, text
+}
+
+// wrongs shades the time at which most of what should not be is at once, and rules
+// the moments of what should not have happened.
+func (d *drawing) wrongs(bottom float64) {
+	var edges []float64
+	var spans []finding.Span
+	for _, lane := range d.lanes {
+		for _, s := range lane.Spans {
+			if s.Wrong {
+				spans = append(spans, s)
+				edges = append(edges, s.From, s.To)
+			}
+		}
+		for _, m := range lane.Marks {
+			switch {
+			case m.Wrong:
+				d.pic.Rules = append(d.pic.Rules, px(d.x(m.At)))
+			case m.Cause:
+				d.pic.Causes = append(d.pic.Causes, px(d.x(m.At)))
+			}
+		}
+	}
+	slices.Sort(edges)
+	edges = slices.Compact(edges)
+	depth := func(from, to float64) (n int) {
+		for _, s := range spans {
+			if s.From <= from && to <= s.To {
+				n++
+			}
+		}
+		return n
+	}
+	most := 0
+	for i := 1; i < len(edges); i++ {
+		most = max(most, depth(edges[i-1], edges[i]))
+	}
+	for i := 1; i < len(edges); i++ {
+		if n := depth(edges[i-1], edges[i]); n == most && n > 0 {
+			from, to := d.x(edges[i-1]), d.x(edges[i])
+			d.pic.Bands = append(d.pic.Bands, pictureBar{X: px(from), Y: axisHeight, W: px(max(to-from, 2)), H: px(bottom - axisHeight)})
+		}
+	}
+}
+
+// legendItem explains a way of drawing: of a span or a mark.
+type legendItem struct {
+	X, Y  px // of its sample
+	TextX px
+	TextY px
+	Span  finding.SpanKind
+	Mark  finding.MarkKind
+	Wrong bool
+	Cause bool
+	Text  string
+}
+
+// legend explains what is used, from y on, and returns where it ends.
+func (d *drawing) legend(y float64) float64 {
+	spans, marks, wrong, cause := d.used()
+	var items []legendItem
+	for _, kind := range spanKinds() {
+		if spans[kind] {
+			items = append(items, legendItem{Span: kind, Text: spanMeaning(kind).In(d.lang)})
+			if kind == finding.Waits || kind == finding.Paused {
+				d.hatches()
+			}
+		}
+	}
+	for _, k := range markKinds() {
+		if marks[k.kind] {
+			items = append(items, legendItem{Mark: k.kind, Text: k.means.In(d.lang)})
+		}
+	}
+	if cause {
+		items = append(items, legendItem{Cause: true, Text: i18n.F("the cause").In(d.lang)})
+	}
+	if wrong {
+		items = append(items, legendItem{Wrong: true, Text: i18n.F("should not be").In(d.lang)})
+	}
+	x := edge
+	for i := range items {
+		item := &items[i]
+		sample := 22.0
+		if item.Mark != "" {
+			sample = symbolSize
+		}
+		w := sample + 6 + textWidth(item.Text, smallSize)
+		if x > edge && x+w > d.width-edge {
+			x, y = edge, y+22
+		}
+		item.X, item.Y, item.TextX, item.TextY = px(x), px(y), px(x+sample+6), px(y+14)
+		x += w + 18
+	}
+	d.pic.Legend = items
+	return y + 20
+}
+
+func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.MarkKind]bool, wrong, cause bool) {
+	spans, marks = map[finding.SpanKind]bool{}, map[finding.MarkKind]bool{}
+	for _, lane := range d.lanes {
+		for _, s := range lane.Spans {
+			// A holder's bar that has a text of its own is not what the kind means otherwise.
+			spans[s.Kind] = spans[s.Kind] || s.Kind != finding.Held || s.Label.IsZero()
+			wrong = wrong || s.Wrong
+		}
+		for _, m := range lane.Marks {
+			marks[m.Kind] = true
+			wrong, cause = wrong || m.Wrong, cause || m.Cause
+		}
+	}
+	return spans, marks, wrong, cause
+}
+
+// hatches asks for a hatch in every owner's colour; 0 is the one of nobody.
+func (d *drawing) hatches() {
+	d.pic.Owners = d.pic.Owners[:0]
+	for i := range min(len(d.actors), ownerColours) + 1 {
+		d.pic.Owners = append(d.pic.Owners, i)
+	}
+}
+
+// spanKinds are the kinds of span in the order of the legend.
+func spanKinds() []finding.SpanKind {
+	return []finding.SpanKind{
+		finding.Waits, finding.Held, finding.Believes, finding.Reads, finding.Transacts, finding.Stored, finding.Paused, finding.Down,
+	}
+}
+
+func spanMeaning(k finding.SpanKind) i18n.Text {
+	switch k {
+	case finding.Held:
+		return i18n.F("holds the lock")
+	case finding.Transacts:
+		return i18n.F("transaction, to its commit")
+	case finding.Waits:
+		return i18n.F("waits for the lock")
+	case finding.Believes:
+		return i18n.F("believes so, and holds it no more")
+	case finding.Reads:
+		return i18n.F("holds it as a reader")
+	case finding.Stored:
+		return i18n.F("the store has the key")
+	case finding.Paused:
+		return i18n.F("stands still")
+	case finding.Down:
+		return i18n.F("dead or cut off")
+	}
+	return i18n.Plain(string(k))
+}
+
+// markKind is a kind of mark with its sign in a terminal and what it means.
+type markKind struct {
+	kind  finding.MarkKind
+	sign  rune
+	means i18n.Text
+}
+
+func markKinds() []markKind {
+	return []markKind{
+		{finding.ReadsStock, '○', i18n.F("reads")},
+		{finding.WritesStock, '●', i18n.F("writes")},
+		{finding.Refuses, '⊘', i18n.F("is refused or gives up")},
+		{finding.Releases, '▽', i18n.F("releases")},
+		{finding.Expires, '◔', i18n.F("lease runs out")},
+		{finding.Deletes, '×', i18n.F("key deleted")},
+		{finding.Killed, '†', i18n.F("killed")},
+		{finding.Told, '!', i18n.F("learns that it holds no longer")},
+		{finding.Wakes, '△', i18n.F("is woken")},
+		{finding.Notes, '◆', i18n.F("note")},
+	}
 }

@@ -96,7 +96,7 @@ func (s *session) playBench(ctx context.Context, one *run) {
 	_, err := s.open()
 	if err == nil {
 		var skipped i18n.Text
-		skipped, err = s.env.RunWithin(ctx, byhand.Limit+time.Minute, benchName, one.bench.Setup().Needs(), func(r *testbed.Run) {
+		skipped, err = s.env.WithRigFor(ctx, byhand.Limit+time.Minute, benchName, one.bench.Setup().Needs(), func(r *testbed.Rig) {
 			defer last()
 			one.bench.Play(r)
 		})

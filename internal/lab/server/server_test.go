@@ -19,7 +19,6 @@ import (
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/byhand"
-	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/experiments"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
@@ -35,7 +34,7 @@ import (
 // servers.
 func TestMain(m *testing.M) {
 	lockclient.MainIfChild()
-	childredis.MainIfChild()
+	testbed.MainIfRedis()
 	testkit.Main(m)
 }
 

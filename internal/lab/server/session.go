@@ -42,7 +42,7 @@ type run struct {
 	predicted  *finding.Prediction
 	began      time.Time
 	end        context.CancelFunc
-	testbed    *testbed.Run // nil until it has begun
+	testbed    *testbed.Rig // nil until it has begun
 
 	// The live view of a run.
 	doing   i18n.Text
@@ -134,7 +134,7 @@ func (s *session) open() (*lab.Lab, error) {
 	}
 	o := s.config.Options
 	o.Progress, o.Notice = s.note, s.note
-	o.Started = func(r *testbed.Run) {
+	o.Started = func(r *testbed.Rig) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.now != nil {

@@ -35,7 +35,7 @@ func TestSlowBuildIsAnnounced(t *testing.T) {
 	t.Cleanup(func() {
 		fail.If(t, e.Leave())
 	})
-	if _, err = e.Run(t.Context(), "builds", nil, func(r *testbed.Run) {
+	if _, err = e.WithRig(t.Context(), "builds", nil, func(r *testbed.Rig) {
 		before, began := r.Elapsed(), time.Now()
 		path := testbed.Binary(r)
 		if took, counted := time.Since(began), r.Elapsed()-before; took < 2*time.Second || counted > took-2*time.Second {

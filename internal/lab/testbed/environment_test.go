@@ -16,27 +16,27 @@ import (
 func TestHowAnExperimentEnds(t *testing.T) {
 	refused := errors.New("refused")
 	for name, test := range map[string]struct {
-		scene         func(*testbed.Run)
+		scenario      func(*testbed.Rig)
 		skipped, says string
 	}{
-		"by itself":             {func(*testbed.Run) {}, "", ""},
-		"Fatalf":                {func(r *testbed.Run) { r.Fatalf("no: %w", refused) }, "", "no: refused"},
-		"Errorf":                {func(r *testbed.Run) { r.Errorf("no: %w", refused) }, "", "no: refused"},
-		"Skipf":                 {func(r *testbed.Run) { r.Skipf("not here") }, "not here", ""},
-		"Skipf after Errorf":    {func(r *testbed.Run) { r.Errorf("%w", refused); r.Skipf("not here") }, "", "refused"},
-		"panic":                 {func(*testbed.Run) { panic("oh") }, "", "environment_test.go"},
-		"Fatalf in a cleanup":   {func(r *testbed.Run) { r.Cleanup(func() { r.Fatalf("late") }) }, "", "clean up: late"},
-		"panic in a cleanup":    {func(r *testbed.Run) { r.Cleanup(func() { panic("oh") }) }, "", "panic: oh"},
-		"Fatalf beside, waited": {func(r *testbed.Run) { r.Go(func() { r.Fatalf("beside") })() }, "", "beside"},
-		"panic beside":          {func(r *testbed.Run) { r.Go(func() { panic("oh") }) }, "", "panic: oh"},
-		"cut off beside":        {func(r *testbed.Run) { r.Go(func() { r.Sleep(time.Hour) }) }, "", ""},
+		"by itself":             {func(*testbed.Rig) {}, "", ""},
+		"Fatalf":                {func(r *testbed.Rig) { r.Fatalf("no: %w", refused) }, "", "no: refused"},
+		"Errorf":                {func(r *testbed.Rig) { r.Errorf("no: %w", refused) }, "", "no: refused"},
+		"Skipf":                 {func(r *testbed.Rig) { r.Skipf("not here") }, "not here", ""},
+		"Skipf after Errorf":    {func(r *testbed.Rig) { r.Errorf("%w", refused); r.Skipf("not here") }, "", "refused"},
+		"panic":                 {func(*testbed.Rig) { panic("oh") }, "", "environment_test.go"},
+		"Fatalf in a cleanup":   {func(r *testbed.Rig) { r.Cleanup(func() { r.Fatalf("late") }) }, "", "clean up: late"},
+		"panic in a cleanup":    {func(r *testbed.Rig) { r.Cleanup(func() { panic("oh") }) }, "", "panic: oh"},
+		"Fatalf beside, waited": {func(r *testbed.Rig) { r.Go(func() { r.Fatalf("beside") })() }, "", "beside"},
+		"panic beside":          {func(r *testbed.Rig) { r.Go(func() { panic("oh") }) }, "", "panic: oh"},
+		"cut off beside":        {func(r *testbed.Rig) { r.Go(func() { r.Sleep(time.Hour) }) }, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var order []string
-			skipped, err := env.Run(t.Context(), name, nil, func(r *testbed.Run) {
+			skipped, err := env.WithRig(t.Context(), name, nil, func(r *testbed.Rig) {
 				r.Cleanup(func() { order = append(order, "second") })
 				r.Cleanup(func() { order = append(order, "first") })
-				test.scene(r)
+				test.scenario(r)
 			})
 			if skipped.String() != test.skipped {
 				t.Errorf("skipped: %q, want %q", skipped, test.skipped)
@@ -54,7 +54,7 @@ func TestHowAnExperimentEnds(t *testing.T) {
 func TestStageGoesWithItsFolderAndContext(t *testing.T) {
 	var folders []string
 	var ctx context.Context
-	runScenario(t, env, nil, func(r *testbed.Run) {
+	runScenario(t, env, nil, func(r *testbed.Rig) {
 		folders = []string{r.TempDir(), r.TempDir()}
 		ctx = r.Context()
 		r.Go(func() { <-r.Context().Done() }) // only the end of the run waits for it
@@ -72,7 +72,7 @@ func TestStageGoesWithItsFolderAndContext(t *testing.T) {
 
 func TestEndOfContextEndsTheExperiment(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := env.Run(ctx, t.Name(), nil, func(r *testbed.Run) {
+	_, err := env.WithRig(ctx, t.Name(), nil, func(r *testbed.Rig) {
 		cancel()
 		r.Until("never", func() bool { return false })
 	})
@@ -84,7 +84,7 @@ func TestEndOfContextEndsTheExperiment(t *testing.T) {
 func TestEmbeddedHouseLeavesServersAlone(t *testing.T) {
 	t.Setenv("REQUIRE_INFRA", "1")
 	for _, need := range []testbed.Server{testbed.RedisServer, testbed.Database, testbed.ZooKeeper, testbed.Clock} {
-		skipped, err := embedded.Run(t.Context(), t.Name(), []testbed.Server{need}, func(*testbed.Run) { t.Error("it was played") })
+		skipped, err := embedded.WithRig(t.Context(), t.Name(), []testbed.Server{need}, func(*testbed.Rig) { t.Error("it was played") })
 		if err != nil || !strings.Contains(skipped.String(), "needs ") {
 			t.Errorf("%s: skipped %q, %v", need, skipped, err)
 		}

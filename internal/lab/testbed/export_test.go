@@ -4,7 +4,7 @@ package testbed
 func (e *Environment) Leave() error { return e.stop() }
 
 // Binary is the path of the service's binary.
-func Binary(r *Run) string { return r.apiBinary() }
+func Binary(r *Rig) string { return r.apiBinary() }
 
 // Kill ends a process of the service.
 func Kill(i *Instance) {

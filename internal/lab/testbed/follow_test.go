@@ -20,7 +20,7 @@ func (free) Inspect(context.Context, string) (lock.State, error) { return lock.S
 // The live view of a run is consistent: nothing of the last moment is in it, of
 // which a part may not have been read yet.
 func TestSoFar(t *testing.T) {
-	runScenario(t, embedded, nil, func(r *testbed.Run) {
+	runScenario(t, embedded, nil, func(r *testbed.Rig) {
 		began := time.Now().UnixNano()
 		at := func(ms int64) int64 { return began + ms*int64(time.Millisecond) }
 		const hour = 3_600_000

@@ -1,15 +1,22 @@
 package testbed
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"seckill/internal/eventlog"
-	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lab/load"
@@ -38,7 +45,7 @@ type Instance struct {
 // NAME=value, which take precedence over those of the run.
 //
 // The embedded environment has one process: an experiment that asks for more is skipped.
-func (r *Run) API(n int, settings ...string) []*Instance {
+func (r *Rig) API(n int, settings ...string) []*Instance {
 	if n == 0 {
 		n = r.env.options.Instances
 		if !r.RealServers() {
@@ -66,7 +73,7 @@ func (r *Run) API(n int, settings ...string) []*Instance {
 
 // settings tell an API process where its servers are. The settings of the laboratory's own
 // process must not reach it: they may lead to servers that are not ours.
-func (r *Run) settings() []string {
+func (r *Rig) settings() []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "SECKILL_") && !strings.HasPrefix(name, "SECKILL_TEST_") {
@@ -79,7 +86,7 @@ func (r *Run) settings() []string {
 	if !r.RealServers() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.engine.Redis, r.engine.Database = childredis.Engine, "embedded (SQLite)"
+		r.engine.Redis, r.engine.Database = EmbeddedRedis, "embedded (SQLite)"
 		return env
 	}
 	env = append(env,
@@ -108,7 +115,7 @@ type instancePool struct {
 const maxIdle = 4
 
 // takeInstance takes an idle process with the same settings, or starts one.
-func (r *Run) takeInstance(binary, name string, env []string) *Instance {
+func (r *Rig) takeInstance(binary, name string, env []string) *Instance {
 	kind := strings.Join(append([]string{name}, env...), "\x00")
 	pool := &r.env.idle
 	pool.mu.Lock()
@@ -197,4 +204,152 @@ func (i *Instance) deaths() []judge.Death {
 		return nil
 	}
 	return []judge.Death{{Process: i.Name, At: i.died}}
+}
+
+// eventFile follows the event file of a process.
+type eventFile struct {
+	path string
+
+	mu     sync.Mutex
+	offset int64 // of what has been read, up to the end of a line
+	events []eventlog.Event
+}
+
+// skipExisting ignores what has been written so far.
+func (j *eventFile) skipExisting() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events, j.offset = nil, 0
+	info, err := os.Stat(j.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // nothing has been written yet, or the process records nothing
+		return nil
+	case err != nil:
+		return err
+	}
+	j.offset = info.Size()
+	return nil
+}
+
+// read returns all events up to now. An incomplete last line, or one that a death cut off, is
+// ignored.
+func (j *eventFile) read() ([]eventlog.Event, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f, err := os.Open(j.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.NewSectionReader(f, j.offset, 1<<62))
+	if err != nil {
+		return nil, err
+	}
+	data = data[:bytes.LastIndexByte(data, '\n')+1]
+	fresh, err := eventlog.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.path, err)
+	}
+	j.offset += int64(len(data))
+	j.events = append(j.events, fresh...)
+	return slices.Clip(j.events), nil
+}
+
+// apiBinary returns the path of the service's binary, and builds it if there is none. The
+// experiment's stopwatch is stopped meanwhile.
+func (r *Rig) apiBinary() string {
+	if r.stopwatch != nil {
+		defer r.stopwatch.stop()()
+	}
+	return r.env.binary.get(r, func() string {
+		if given := r.env.options.APIBinary; given != "" {
+			path, err := filepath.Abs(given)
+			r.must(err)
+			if _, err := os.Stat(path); err != nil {
+				r.Fatalf("the service's binary: %w", err)
+			}
+			return path
+		}
+		name := "api"
+		if runtime.GOOS == "windows" {
+			name += ".exe"
+		}
+		if self, err := os.Executable(); err == nil {
+			beside := filepath.Join(filepath.Dir(self), name)
+			if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+				return beside
+			}
+		}
+		path := filepath.Join(r.buildFolder(), name)
+		r.build(path)
+		return path
+	})
+}
+
+// buildFolder returns the folder in which the binary is built: one folder of the user's cache
+// for each working folder, so that go build finds the last binary there and does nothing if
+// nothing has changed. Without a cache it is the environment's folder.
+func (r *Rig) buildFolder() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return r.env.folder
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return r.env.folder
+	}
+	sum := sha256.Sum256([]byte(here))
+	folder := filepath.Join(cache, "seckill", fmt.Sprintf("lab-%x", sum[:8]))
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return r.env.folder
+	}
+	return folder
+}
+
+const (
+	// shortBuild is how long a build may take before it is announced: nothing had changed.
+	shortBuild = time.Second
+	// buildProgressEvery is how often a build that still runs is announced.
+	buildProgressEvery = 15 * time.Second
+)
+
+func (r *Rig) build(path string) {
+	e := r.env
+	compiler, err := exec.LookPath("go")
+	if err != nil {
+		r.Fatalf("the service has no binary here, and cannot be built: %w; give the binary's path (lab run --api)", err)
+	}
+	began := time.Now()
+	p := testkit.Start(e.root, testkit.Command{
+		Path: compiler, Args: []string{"build", "-o", path, "seckill/cmd/api"},
+		Env: []string{"GOTMPDIR=" + e.folder}, // files of a killed build are removed with the environment
+	})
+	news, said := time.NewTimer(shortBuild), false
+	defer news.Stop()
+	for done := false; !done; {
+		select {
+		case <-p.Done():
+			done = true
+		case <-news.C:
+			if said {
+				e.options.Notice(i18n.F("still building the service, %.0f s", time.Since(began).Seconds()))
+			} else {
+				e.options.Notice(i18n.F("building the service from source (go build seckill/cmd/api); the first time this takes a minute or more"))
+			}
+			said = true
+			news.Reset(buildProgressEvery)
+		case <-e.root.ctx.Done():
+			p.Kill()
+			r.Fatalf("while the service was built: %w", e.root.ctx.Err())
+		}
+	}
+	if err := p.Wait(); err != nil {
+		r.Fatalf("the service has no binary here, and cannot be built from this folder: go build: %w\n%s\ngive the binary's path (lab run --api)", err, p.Output())
+	}
+	if said {
+		e.options.Notice(i18n.F("the service is built, in %.0f s", time.Since(began).Seconds()))
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -20,7 +19,7 @@ import (
 var env, embedded *testbed.Environment
 
 func TestMain(m *testing.M) {
-	childredis.MainIfChild()
+	testbed.MainIfRedis()
 	testkit.Main(withEnvironments{m})
 }
 
@@ -46,14 +45,14 @@ func (h withEnvironments) Run() int {
 }
 
 // play runs a scenario, which must come to its end.
-func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, scene func(*testbed.Run)) {
+func runScenario(t *testing.T, in *testbed.Environment, needs []testbed.Server, scenario func(*testbed.Rig)) {
 	t.Helper()
 	if slices.Contains(needs, testbed.RedisServer) || slices.Contains(needs, testbed.Database) {
 		testkit.Servers(t)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // includes building the service
 	defer cancel()
-	skipped, err := in.Run(ctx, t.Name(), needs, scene)
+	skipped, err := in.WithRig(ctx, t.Name(), needs, scenario)
 	fail.NowIf(t, err)
 	if !skipped.IsZero() {
 		t.Skip(skipped.String())

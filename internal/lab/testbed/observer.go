@@ -3,23 +3,28 @@ package testbed
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lock"
+	"seckill/internal/testkit"
 )
 
 // Observer samples what a lock store holds under keys: it asks every millisecond, or as
-// [Run.SampleEvery] says, one request at a time, and keeps the changes.
+// [Rig.SampleEvery] says, one request at a time, and keeps the changes.
 type Observer struct {
-	run       *Run
+	run       *Rig
 	every     time.Duration
 	inspector lock.Inspector
 	keys      []string
-	server    string // one of several, by name; "": see [Run.SoFar]
+	server    string // one of several, by name; "": see [Rig.SoFar]
 	stop      context.CancelFunc
 	done      chan struct{}
 
@@ -39,7 +44,7 @@ const (
 
 // SampleEvery sets how often the observers ask that begin after it. Asking every millisecond takes a
 // fifth of a processor core, which is too much for what lasts minutes.
-func (r *Run) SampleEvery(pause time.Duration) {
+func (r *Rig) SampleEvery(pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sampleEvery = pause
@@ -47,13 +52,13 @@ func (r *Run) SampleEvery(pause time.Duration) {
 
 // Observe samples keys until the experiment ends. Without an inspector, or with one that does
 // not support it, the observer sees nothing.
-func (r *Run) Observe(of lock.Inspector, keys ...string) *Observer {
+func (r *Rig) Observe(of lock.Inspector, keys ...string) *Observer {
 	return r.ObserveServer("", of, keys...)
 }
 
 // ObserveServer samples what one of several servers holds, which says nothing about the lock: in
-// [Run.SoFar] it has a lane of its own.
-func (r *Run) ObserveServer(name string, of lock.Inspector, keys ...string) *Observer {
+// [Rig.SoFar] it has a lane of its own.
+func (r *Rig) ObserveServer(name string, of lock.Inspector, keys ...string) *Observer {
 	ctx, cancel := context.WithCancel(r.ctx)
 	o := &Observer{run: r, inspector: of, keys: keys, server: name, stop: cancel, done: make(chan struct{}), last: map[string]judge.Sample{}}
 	if of == nil || len(keys) == 0 {
@@ -192,4 +197,121 @@ func (o *Observer) Await(what string, cond func(judge.Sample) bool) (found judge
 		return true
 	})
 	return found
+}
+
+// followDelay is how far behind the present [Rig.SoFar] is. An event is written a moment after
+// its time, and files are read one after the other: without the delay a grant could be known
+// before the release that it followed.
+const followDelay = int64(100e6)
+
+// Follow adds a source of evidence that can be asked while the experiment runs. The source must
+// not fail the experiment: it adds what it knows.
+func (r *Rig) Follow(source func(*judge.Evidence)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, source)
+}
+
+// SoFar is what is known of the experiment up to a tenth of a second ago: what its processes
+// have recorded, what the observers have seen, and what was done to processes and servers. It
+// may be called from any goroutine. What the database holds is not in it.
+func (r *Rig) SoFar() judge.Evidence {
+	r.mu.Lock()
+	sources, observers := slices.Clone(r.sources), slices.Clone(r.observers)
+	r.mu.Unlock()
+	ev := judge.Evidence{End: now() - followDelay, Database: "SQLite", Faults: r.Faults()}
+	if r.RealServers() {
+		ev.Database = "MariaDB"
+	}
+	for _, add := range sources {
+		add(&ev)
+	}
+	for i, o := range observers {
+		ev.Samples = append(ev.Samples, o.soFar(sameKey(observers, i))...)
+	}
+	return ev.Until(ev.End)
+}
+
+// sameKey names the server of an observer, which may be named already, or if several of those that
+// are not sample one key: one of several servers says nothing about the lock.
+func sameKey(observers []*Observer, i int) (server string) {
+	if observers[i].server != "" {
+		return observers[i].server
+	}
+	number, of := 1, 0
+	for j, o := range observers {
+		if o.server != "" || len(o.keys) == 0 || o.keys[0] != observers[i].keys[0] {
+			continue
+		}
+		if of++; j < i {
+			number++
+		}
+	}
+	if of == 1 {
+		return ""
+	}
+	return fmt.Sprintf("store %d", number)
+}
+
+// soFar returns the changes up to now, without waiting for another look.
+func (o *Observer) soFar(server string) []judge.Sample {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	samples := slices.Clone(o.samples)
+	for i := range samples {
+		samples[i].Server = server
+	}
+	return samples
+}
+
+// addTo adds what the process has recorded, and its death.
+func (i *Instance) addTo(ev *judge.Evidence) {
+	if events, err := i.Events(); err == nil {
+		ev.Events = append(ev.Events, events...)
+	}
+	ev.Deaths = append(ev.Deaths, i.deaths()...)
+}
+
+// Commands counts how often a redis-server has executed each command since its start,
+// including commands in scripts.
+type Commands map[string]int64
+
+// Commands asks a redis-server; nil is the shared one. The difference of two answers is what
+// was executed in between, including the requests of an [Observer] and of processes that
+// record events: see [Untraced].
+func (r *Rig) Commands(of *testkit.RedisServer) Commands {
+	client := r.RedisClient() // already connected, so that asking costs no further commands
+	if of != nil {
+		client = of.Client(r)
+	}
+	info := client.InfoMap(r.ctx, "commandstats")
+	r.must(info.Err())
+	c := Commands{}
+	for name, stats := range info.Val()["Commandstats"] {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+		n, err := strconv.ParseInt(calls, 10, 64)
+		r.must(err)
+		c[strings.TrimPrefix(name, "cmdstat_")] = n
+	}
+	return c
+}
+
+// Since returns what was executed after an earlier answer, without the INFO commands
+// themselves.
+func (c Commands) Since(earlier Commands) Commands {
+	came := maps.Clone(c)
+	for name, n := range earlier {
+		came[name] -= n
+	}
+	maps.DeleteFunc(came, func(name string, n int64) bool { return n == 0 || name == "info" })
+	return came
+}
+
+// Total is the sum over all commands.
+func (c Commands) Total() int64 {
+	var total int64
+	for _, n := range c {
+		total += n
+	}
+	return total
 }

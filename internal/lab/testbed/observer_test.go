@@ -44,7 +44,7 @@ func observed(t *testing.T, s *store, d time.Duration, keys ...string) (samples 
 	t.Helper()
 	e := &Environment{limit: experimentLimit, options: Options{Log: slog.New(slog.DiscardHandler), Progress: func(i18n.Text) {}}}
 	s.began = time.Now()
-	fail.NowIf(t, fail.Of(e.Run(t.Context(), "observed", nil, func(stage *Run) {
+	fail.NowIf(t, fail.Of(e.WithRig(t.Context(), "observed", nil, func(stage *Rig) {
 		o := stage.Observe(s, keys...)
 		stage.Sleep(d)
 		samples = o.Samples()

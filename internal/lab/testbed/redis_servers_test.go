@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"seckill/internal/lab/childredis"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
@@ -25,7 +24,7 @@ func TestMissingServersAreNamed(t *testing.T) {
 		for _, need := range []testbed.Server{testbed.RedisServer, testbed.Redis, testbed.Nodes} {
 			t.Setenv("REQUIRE_INFRA", require)
 			played := false
-			skipped, err := env.Run(t.Context(), t.Name(), []testbed.Server{need}, func(*testbed.Run) { played = true })
+			skipped, err := env.WithRig(t.Context(), t.Name(), []testbed.Server{need}, func(*testbed.Rig) { played = true })
 			switch {
 			case require == "1":
 				if played || err == nil || !strings.Contains(err.Error(), "REQUIRE_INFRA=1") {
@@ -45,7 +44,7 @@ func TestMissingServersAreNamed(t *testing.T) {
 // The laboratory's own Redis server is killed and restarted as redis-server is: it comes back empty, at the
 // same address. While it is paused its keys expire.
 func TestOwnRedis(t *testing.T) {
-	runScenario(t, embedded, []testbed.Server{testbed.Redis, testbed.Nodes}, func(r *testbed.Run) {
+	runScenario(t, embedded, []testbed.Server{testbed.Redis, testbed.Nodes}, func(r *testbed.Rig) {
 		ctx := t.Context()
 		server := r.OwnRedis()
 		client := server.Client(r)
@@ -69,7 +68,7 @@ func TestOwnRedis(t *testing.T) {
 		if n, err := client.Exists(ctx, "lock").Result(); n != 0 || err != nil {
 			t.Errorf("after the pause: %d keys, %v", n, err)
 		}
-		fail.Unequal(t, r.Engine().Redis, childredis.Engine, "it ran on")
+		fail.Unequal(t, r.Engine().Redis, testbed.EmbeddedRedis, "it ran on")
 		nodes := r.Nodes(3)
 		if slices.Contains(nodes, server.Addr()) || nodes[0] == nodes[1] || nodes[1] == nodes[2] {
 			t.Errorf("nodes %q, another server %s: they are not independent", nodes, server.Addr())

@@ -31,7 +31,7 @@ func TestSaleLeavesEvidence(t *testing.T) {
 			if in == env {
 				needs = real()
 			}
-			runScenario(t, in, needs, func(r *testbed.Run) {
+			runScenario(t, in, needs, func(r *testbed.Rig) {
 				api := r.API(0)
 				p := policy("naive")
 				p.Faults = []lock.Fault{{Point: lock.CriticalSection, PauseMS: 100}}
@@ -107,7 +107,7 @@ func checkSamples(t *testing.T, ev judge.Evidence, key string) {
 func TestHealthyProcessesAreUsedAgainAndOthersReplaced(t *testing.T) {
 	const mine, others = "SECKILL_LOCK_WATCHDOG=7s", "SECKILL_LOCK_WATCHDOG=8s" // and nobody else's
 	processes := func(spoil func([]*testbed.Instance), setting string) (api []*testbed.Instance) {
-		runScenario(t, env, real(), func(r *testbed.Run) {
+		runScenario(t, env, real(), func(r *testbed.Rig) {
 			api = r.API(2, setting)
 			spoil(api)
 		})
@@ -130,7 +130,7 @@ func TestHealthyProcessesAreUsedAgainAndOthersReplaced(t *testing.T) {
 
 func TestEmbeddedIsOneProcess(t *testing.T) {
 	testkit.Servers(t)
-	skipped, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.API(2) })
+	skipped, err := embedded.WithRig(t.Context(), t.Name(), nil, func(r *testbed.Rig) { r.API(2) })
 	if err != nil || !strings.Contains(skipped.String(), "2 API processes") {
 		t.Errorf("skipped: %q, %v", skipped, err)
 	}
@@ -140,7 +140,7 @@ func TestEmbeddedIsOneProcess(t *testing.T) {
 func TestForeignSettingsAreKeptOut(t *testing.T) {
 	t.Setenv("SECKILL_MYSQL_DSN", "root@tcp(192.0.2.1:3306)/production")
 	t.Setenv("SECKILL_REDIS_ADDRS", "192.0.2.1:6379")
-	runScenario(t, embedded, nil, func(r *testbed.Run) {
+	runScenario(t, embedded, nil, func(r *testbed.Rig) {
 		sale := r.Sale(policy("reentrant"), 1, r.API(1))
 		if a := sale.Buy(r.Context(), r.API(1)[0], 1); a.Err != nil {
 			t.Errorf("answer: %+v", a)
@@ -150,7 +150,7 @@ func TestForeignSettingsAreKeptOut(t *testing.T) {
 
 func TestRefusedVoucherEndsTheExperiment(t *testing.T) {
 	testkit.Servers(t)
-	_, err := embedded.Run(t.Context(), t.Name(), nil, func(r *testbed.Run) { r.Sale(policy("zk-node"), 1, r.API(1)) })
+	_, err := embedded.WithRig(t.Context(), t.Name(), nil, func(r *testbed.Rig) { r.Sale(policy("zk-node"), 1, r.API(1)) })
 	if err == nil || !strings.Contains(err.Error(), "put a voucher on sale") {
 		t.Errorf("err = %v", err)
 	}
@@ -158,7 +158,7 @@ func TestRefusedVoucherEndsTheExperiment(t *testing.T) {
 
 func TestCommandsAreCounted(t *testing.T) {
 	testkit.Servers(t)
-	runScenario(t, env, []testbed.Server{testbed.Redis}, func(r *testbed.Run) {
+	runScenario(t, env, []testbed.Server{testbed.Redis}, func(r *testbed.Rig) {
 		own := r.OwnRedis()
 		client := own.Client(r)
 		before := r.Commands(own)

@@ -5,6 +5,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -12,10 +14,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/database"
-	"seckill/internal/lab/childredis"
+	"seckill/internal/embedded"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/testkit"
@@ -27,7 +30,7 @@ type Server string
 // The servers.
 const (
 	// Redis is a redis-server or, where none is installed, the laboratory's own: see
-	// [builtin]. Both are processes that can be killed, paused and restarted.
+	// [MainIfRedis]. Both are processes that can be killed, paused and restarted.
 	Redis Server = "redis"
 	// Nodes are several independent ones of these, for the locks multi and red. API processes
 	// get them if the experiment requires them.
@@ -54,8 +57,8 @@ func (s Server) program() string {
 	return string(s)
 }
 
-// hasBuiltin says that the laboratory has a server of its own for it.
-func (s Server) hasBuiltin() bool { return s == Redis || s == Nodes || s == Valkey }
+// hasSubstitute says that the laboratory has a server of its own in its place.
+func (s Server) hasSubstitute() bool { return s == Redis || s == Nodes || s == Valkey }
 
 // missing says why a server is not available; nil if it is.
 func (e *Environment) missing(server Server) error { return e.options.Missing(server) }
@@ -63,13 +66,13 @@ func (e *Environment) missing(server Server) error { return e.options.Missing(se
 // Missing says why a server is not available in an environment with these options; nil if it is.
 func (o Options) Missing(server Server) error {
 	switch {
-	case o.Embedded && server.hasBuiltin():
+	case o.Embedded && server.hasSubstitute():
 		return nil
 	case o.Embedded:
 		return &unfit{i18n.F("needs %s, and real servers are to be left alone", server.program())}
 	}
 	err := testkit.Installed(server.program())
-	if server.hasBuiltin() && !infraRequired() {
+	if server.hasSubstitute() && !infraRequired() {
 		return nil
 	}
 	return err
@@ -97,7 +100,7 @@ func infraRequired() bool { return os.Getenv("REQUIRE_INFRA") == "1" }
 
 // Require skips the experiment if a server is not available. REQUIRE_INFRA=1 makes it fail
 // instead. API processes that are started afterwards know the server.
-func (r *Run) Require(server Server) {
+func (r *Rig) Require(server Server) {
 	if err := r.env.missing(server); err != nil {
 		if infraRequired() && !r.env.options.Embedded {
 			r.Fatalf("%w (REQUIRE_INFRA=1 forbids to skip)", err)
@@ -112,7 +115,7 @@ func (r *Run) Require(server Server) {
 	}
 }
 
-func (r *Run) requires(server Server) bool {
+func (r *Rig) requires(server Server) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.required[server]
@@ -120,19 +123,19 @@ func (r *Run) requires(server Server) bool {
 
 // RealServers reports whether the API processes use redis-server and MariaDB; otherwise there
 // is one embedded process.
-func (r *Run) RealServers() bool {
+func (r *Rig) RealServers() bool {
 	return r.env.missing(RedisServer) == nil && r.env.missing(Database) == nil
 }
 
 // Engine says what the experiment runs on.
-func (r *Run) Engine() finding.Engine {
+func (r *Rig) Engine() finding.Engine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.engine
 }
 
 // noteVersion records the version of a server, which is read once per environment.
-func (r *Run) noteVersion(server Server, read func(ctx context.Context) (string, error)) {
+func (r *Rig) noteVersion(server Server, read func(ctx context.Context) (string, error)) {
 	version := r.env.versions[server].get(r, func() string {
 		version, err := read(r.env.root.ctx)
 		r.must(err)
@@ -151,54 +154,54 @@ func (r *Run) noteVersion(server Server, read func(ctx context.Context) (string,
 }
 
 // Redis is the shared Redis server.
-func (r *Run) Redis() *testkit.RedisServer {
+func (r *Rig) Redis() *testkit.RedisServer {
 	r.noteRedisVersion()
 	return r.env.sharedRedis(r)
 }
 
 // sharedRedis does not note that the experiment uses it.
-func (e *Environment) sharedRedis(r *Run) *testkit.RedisServer {
+func (e *Environment) sharedRedis(r *Rig) *testkit.RedisServer {
 	return e.ownRedis.get(r, func() *testkit.RedisServer {
 		if e.missing(RedisServer) == nil {
 			return testkit.NewRedis(e.root) // a Redis belongs to one database, and each environment has its own
 		}
-		return e.root.builtinRedis()
+		return e.root.childRedis()
 	})
 }
 
 // RedisClient is a client of the shared Redis server.
-func (r *Run) RedisClient() *redis.Client {
+func (r *Rig) RedisClient() *redis.Client {
 	r.noteRedisVersion()
 	return r.env.redis.get(r, func() *redis.Client { return r.env.sharedRedis(r.env.root).Client(r.env.root) })
 }
 
 // OwnRedis starts a Redis server for this experiment only. Arguments are for redis-server:
 // an experiment that has some requires [RedisServer].
-func (r *Run) OwnRedis(args ...string) *testkit.RedisServer {
+func (r *Rig) OwnRedis(args ...string) *testkit.RedisServer {
 	r.noteRedisVersion()
 	if r.env.missing(RedisServer) != nil && len(args) == 0 {
-		return r.builtinRedis()
+		return r.childRedis()
 	}
 	return testkit.NewRedis(r, args...)
 }
 
 // OwnValkey starts a Valkey server or, where none is installed, the laboratory's own, for this experiment only.
-func (r *Run) OwnValkey() *testkit.RedisServer {
+func (r *Rig) OwnValkey() *testkit.RedisServer {
 	if r.env.options.Embedded || testkit.Installed(string(Valkey)) != nil {
-		return r.builtinRedis()
+		return r.childRedis()
 	}
 	return testkit.NewValkey(r)
 }
 
-// builtinRedis starts the laboratory's own Redis server.
-func (r *Run) builtinRedis() *testkit.RedisServer {
-	program, err := childredis.Program()
+// childRedis starts the laboratory's own Redis server.
+func (r *Rig) childRedis() *testkit.RedisServer {
+	program, err := redisProgram()
 	r.must(err)
 	return testkit.NewRedisProgram(r, program)
 }
 
 // OwnNodes starts n independent Redis servers for this experiment only.
-func (r *Run) OwnNodes(n int, args ...string) []*testkit.RedisServer {
+func (r *Rig) OwnNodes(n int, args ...string) []*testkit.RedisServer {
 	nodes := make([]*testkit.RedisServer, n)
 	for i := range nodes {
 		nodes[i] = r.OwnRedis(args...)
@@ -207,16 +210,16 @@ func (r *Run) OwnNodes(n int, args ...string) []*testkit.RedisServer {
 }
 
 // OwnRedisWithClock starts a redis-server whose clock can be set, for this experiment only.
-func (r *Run) OwnRedisWithClock(args ...string) (*testkit.RedisServer, *testkit.Clock) {
+func (r *Rig) OwnRedisWithClock(args ...string) (*testkit.RedisServer, *testkit.Clock) {
 	r.noteRedisVersion()
 	return testkit.NewRedisWithClock(r, args...)
 }
 
 // noteRedisVersion reads the version of the shared server: all of them run the same program.
-func (r *Run) noteRedisVersion() {
+func (r *Rig) noteRedisVersion() {
 	r.noteVersion(Redis, func(ctx context.Context) (string, error) {
 		if r.env.missing(RedisServer) != nil {
-			return childredis.Engine, nil
+			return EmbeddedRedis, nil
 		}
 		client := redis.NewClient(&redis.Options{Addr: testkit.Redis(r).Addr()})
 		defer client.Close()
@@ -235,8 +238,8 @@ type nodes struct {
 const sharedNodes = 3
 
 // Nodes returns the addresses of n independent Redis servers. All experiments share them, so
-// an experiment must not disturb them; see [Run.OwnNodes].
-func (r *Run) Nodes(n int) []string {
+// an experiment must not disturb them; see [Rig.OwnNodes].
+func (r *Rig) Nodes(n int) []string {
 	r.noteRedisVersion()
 	all := &r.env.nodes
 	all.mu.Lock()
@@ -248,7 +251,7 @@ func (r *Run) Nodes(n int) []string {
 }
 
 // ZooKeeper is the shared server.
-func (r *Run) ZooKeeper() *testkit.ZooKeeperServer {
+func (r *Rig) ZooKeeper() *testkit.ZooKeeperServer {
 	r.env.options.Progress(i18n.F("%s: starting %s", r.name, "ZooKeeper"))
 	server := testkit.ZooKeeper(r)
 	r.noteZooKeeperVersion(server)
@@ -256,7 +259,7 @@ func (r *Run) ZooKeeper() *testkit.ZooKeeperServer {
 }
 
 // noteZooKeeperVersion reads the version if the server tells it.
-func (r *Run) noteZooKeeperVersion(server *testkit.ZooKeeperServer) {
+func (r *Rig) noteZooKeeperVersion(server *testkit.ZooKeeperServer) {
 	r.noteVersion(ZooKeeper, func(ctx context.Context) (string, error) {
 		version, err := zooKeeperVersion(ctx, server.Addr())
 		if err != nil {
@@ -298,18 +301,18 @@ func leadingVersion(version string) string {
 
 // MariaDB is the shared database, migrated, on a server that commits without waiting for the
 // disk.
-func (r *Run) MariaDB() testkit.Database {
+func (r *Rig) MariaDB() testkit.Database {
 	r.DB()
 	return r.env.maria.get(r, r.openMaria)
 }
 
-func (r *Run) openMaria() testkit.Database {
+func (r *Rig) openMaria() testkit.Database {
 	r.env.options.Progress(i18n.F("%s: starting %s", r.name, "MariaDB"))
 	return testkit.MariaDB(r.env.root)
 }
 
 // DB is the shared database, opened by this process.
-func (r *Run) DB() *database.DB {
+func (r *Rig) DB() *database.DB {
 	maria := r.env.maria.get(r, r.openMaria)
 	db := r.env.db.get(r, func() *database.DB { return r.env.root.openDB(maria) })
 	r.noteVersion(Database, func(ctx context.Context) (string, error) { return mariaVersion(ctx, db.RowPool()) })
@@ -318,12 +321,12 @@ func (r *Run) DB() *database.DB {
 
 // OwnDB is a database for this experiment only, on the shared server. In the shared database, API processes and other
 // experiments look for orders that are due and for money that is to be paid back.
-func (r *Run) OwnDB() *database.DB {
+func (r *Rig) OwnDB() *database.DB {
 	r.DB() // notes the version
 	return r.openDB(testkit.MariaDB(r))
 }
 
-func (r *Run) openDB(where testkit.Database) *database.DB {
+func (r *Rig) openDB(where testkit.Database) *database.DB {
 	db, err := database.Open(r.ctx, database.Config{MySQL: where.DSN, Logger: r.env.options.Log})
 	r.must(err)
 	r.Cleanup(func() { r.must(db.Close()) })
@@ -336,4 +339,70 @@ func mariaVersion(ctx context.Context, pool *sql.DB) (string, error) {
 	var version string
 	err := pool.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
 	return "MariaDB " + leadingVersion(version), err
+}
+
+// EmbeddedRedis names the laboratory's own Redis server in results.
+const EmbeddedRedis = "embedded (miniredis)"
+
+// redisChildEnv is set in the server's process.
+const redisChildEnv = "SECKILL_LAB_BUILTIN_REDIS"
+
+// redisProgram is the command line of the server, without its port.
+func redisProgram() (testkit.Command, error) {
+	if os.Getenv(redisChildEnv) != "" {
+		return testkit.Command{}, errors.New("testbed: this process is a Redis server itself: its main or TestMain does not call testbed.MainIfRedis")
+	}
+	self, err := os.Executable()
+	return testkit.Command{Path: self, Args: []string{"builtin-redis"}, Env: []string{redisChildEnv + "=1"}}, err
+}
+
+// MainIfRedis turns this process into the laboratory's own Redis server, and does not return, if it was started as
+// that: the server is the calling program, started again. A program whose experiments or tests may use it calls this
+// first in its main or TestMain.
+//
+// The server is miniredis: it has what a lock uses, which is keys that expire by the clock, Lua scripts, publish and
+// subscribe. It has no replicas, writes nothing to disk, and its clock cannot be set: experiments about these need
+// redis-server.
+func MainIfRedis() {
+	if os.Getenv(redisChildEnv) == "" {
+		return
+	}
+	err := serveRedis(os.Args[2:]) // until the process is killed
+	fmt.Fprintln(os.Stderr, "lab's Redis server:", err)
+	os.Exit(1)
+}
+
+func serveRedis(args []string) error {
+	var port, host string
+	flags := flag.NewFlagSet("builtin-redis", flag.ContinueOnError)
+	flags.StringVar(&port, "port", "", "")
+	flags.StringVar(&host, "bind", "", "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return err
+	}
+	redis, err := embedded.NewRedis()
+	if err != nil {
+		return err
+	}
+	redis.SetHook(answerInfo)
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		redis.Mini().Server().ServeConn(conn)
+	}
+}
+
+// answerInfo answers INFO SERVER, which miniredis does not know: testkit asks which process answers at its port.
+func answerInfo(client *server.Peer, command string, args ...string) (answered bool) {
+	if command != "INFO" || len(args) != 1 || !strings.EqualFold(args[0], "server") {
+		return false
+	}
+	client.WriteBulk(fmt.Sprintf("# Server\r\nprocess_id:%d\r\n", os.Getpid()))
+	return true
 }

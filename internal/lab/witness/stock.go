@@ -51,7 +51,7 @@ func (d *drawing) tellLostUpdate(l judge.LostUpdate) i18n.Text {
 	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
 	switch {
 	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
-		return i18n.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: both sell the same voucher",
+		return i18n.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: both sell the same unit",
 			first, last, l.By.Read.Stock, first, l.Overwritten.Write.Stock, d.when(l.Overwritten.Ended.At), last, l.By.Write.Stock, d.when(l.By.Ended.At))
 	case l.Overwritten.Unguarded():
 		return i18n.F("%s reads a stock of %d; %s commits %d at %s; at %s %s commits %d over it, computed from what it had read",
@@ -126,13 +126,13 @@ func (h *history) showDuplicates() (finding.Witness, bool) {
 	return d.witness(i18n.F("%s.", summary)), true
 }
 
-// showOversold shows how one voucher was sold twice: by a lost update, otherwise by two
+// showOversold shows how one unit was sold twice: by a lost update, otherwise by two
 // holders, otherwise by the last orders beyond the stock.
 func (h *history) showOversold(a judge.Incidents) (finding.Witness, bool) {
 	if h.Audit == nil || h.Audit.Oversold() == 0 {
 		return finding.Witness{}, false
 	}
-	many := i18n.F("Of %d vouchers %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
+	many := i18n.F("Of %d units %d were sold.", h.Audit.InitialStock, h.Audit.Orders)
 	if l, ok := best(among(h, a.LostUpdates, writers), h.visible); ok {
 		d := h.drawLostUpdate(finding.Oversold, l)
 		return d.witness(i18n.F("%s. %s", d.tellLostUpdate(l), many)), true

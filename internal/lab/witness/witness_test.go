@@ -253,7 +253,7 @@ func TestOversoldIsDrawn(t *testing.T) {
 	ev.Audit = &order.Audit{InitialStock: 1, Orders: 2, DistinctUsers: 2}
 	w := proof(t, ev, finding.Oversold)
 	judgetest.CheckWitness(t, w)
-	if !strings.HasSuffix(w.Summary.String(), "both sell the same voucher. Of 1 vouchers 2 were sold.") {
+	if !strings.HasSuffix(w.Summary.String(), "both sell the same unit. Of 1 units 2 were sold.") {
 		t.Error(w.Summary)
 	}
 }

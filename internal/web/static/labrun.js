@@ -33,10 +33,10 @@ export function experimentView(lab, e) {
 
 function description(lab, e, deciding) {
   const what = own(e.texts).arrangement;
-  const scene = e.refers_to === '' ? [what] : [
+  const steps = e.refers_to === '' ? [what] : [
     t('lab.done.first', { experiment: e.refers_to, what: own(lab.experiments.get(e.refers_to).texts).arrangement }), t('lab.done.here', { what })];
   return h('div', { class: 'what' },
-    h('section', {}, h('h2', {}, t('lab.done')), ...scene.map((p) => h('p', {}, p))),
+    h('section', {}, h('h2', {}, t('lab.done')), ...steps.map((p) => h('p', {}, p))),
     h('section', {}, h('h2', {}, t('lab.decides')), h('dl', { class: 'kinds' },
       ...deciding.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]))),
     h('details', {}, h('summary', {}, t('lab.sources')), h('ul', { class: 'sources' }, ...e.sources.map((s) =>

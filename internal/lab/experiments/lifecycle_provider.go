@@ -73,7 +73,7 @@ func (s *paidSale) openProvider(b sandbox.Behaviour, handle func(ctx context.Con
 // project is the handler of the project, which also carries out refunds.
 func (p *provider) project() handler {
 	settlements, err := payment.NewSettlements(payment.SettlementsConfig{
-		Webhooks: p.webhooks, Provider: p.payer, Lifecycle: settling{p.sale.life}, Store: p.sale.life,
+		Webhooks: p.webhooks, Provider: p.payer, Lifecycle: settling{p.sale.lifecycle}, Store: p.sale.lifecycle,
 		Observer: unobserved{}, Log: slog.New(slog.DiscardHandler),
 	})
 	p.sale.must(err)
@@ -96,16 +96,16 @@ func (p *provider) verified(handle func(context.Context, payment.Event) error) h
 }
 
 // settling is the project's store as what package payment settles with.
-type settling struct{ life *database.Lifecycle }
+type settling struct{ lifecycle *database.Lifecycle }
 
 // Settle implements [payment.Lifecycle].
 func (s settling) Settle(ctx context.Context, r order.Receipt) (order.Settlement, error) {
-	return s.life.MarkPaid(ctx, r)
+	return s.lifecycle.MarkPaid(ctx, r)
 }
 
 // Refund implements [payment.Lifecycle].
 func (s settling) Refund(ctx context.Context, id int64) (order.Order, error) {
-	return s.life.BeginRefund(ctx, id)
+	return s.lifecycle.BeginRefund(ctx, id)
 }
 
 // unobserved counts nothing.
@@ -164,14 +164,14 @@ func (p *provider) untilHandled(kind string, n int) {
 // pay creates the payment of an order, and has its buyer press the button on the provider's page.
 func (p *provider) pay(id int64) (paymentID string) {
 	s := p.sale
-	asked, err := s.life.PaymentOf(s.Context(), id)
+	asked, err := s.lifecycle.PaymentOf(s.Context(), id)
 	s.must(err)
 	made, err := p.payer.Create(s.Context(), order.PaymentRequest{
 		Key: order.PaymentKey(id), OrderID: id, AmountCents: asked.AmountCents, PayBy: asked.PayBy,
 	})
 	s.must(err)
 	asked.ID, asked.URL = made.ID, made.URL
-	kept, err := s.life.KeepPayment(s.Context(), asked)
+	kept, err := s.lifecycle.KeepPayment(s.Context(), asked)
 	s.must(err)
 	form := strings.NewReader(url.Values{"decision": {"pay"}}.Encode())
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, kept.URL, form)
@@ -195,7 +195,7 @@ func (p *provider) lookUp(paymentID string) payment.Payment {
 
 // refund gives the money of a payment back, as an operator does at the provider.
 func (p *provider) refund(ctx context.Context, paymentID string) error {
-	_, err := p.client.Refund(ctx, rand.Text(), paymentID, payment.CreateRefund{AmountCents: lifeCents, Currency: "EUR"})
+	_, err := p.client.Refund(ctx, rand.Text(), paymentID, payment.CreateRefund{AmountCents: lifecycleCents, Currency: "EUR"})
 	return err
 }
 

@@ -17,9 +17,9 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Run is the testbed of one experiment. It is a [testkit.TB], so testkit.NewRedis and the like
+// Rig is the testbed of one experiment. It is a [testkit.TB], so testkit.NewRedis and the like
 // start servers for this experiment only.
-type Run struct {
+type Rig struct {
 	env       *Environment
 	name      string
 	ctx       context.Context
@@ -33,23 +33,23 @@ type Run struct {
 	required map[Server]bool
 	engine   finding.Engine
 	faults   []judge.Fault
-	// sources and observers are what [Run.SoFar] asks.
+	// sources and observers are what [Rig.SoFar] asks.
 	sources     []func(*judge.Evidence)
 	observers   []*Observer
 	sampleEvery time.Duration // the pause of new observers
 }
 
-var _ testkit.TB = (*Run)(nil)
+var _ testkit.TB = (*Rig)(nil)
 
-func newRun(ctx context.Context, e *Environment, name string) *Run {
-	r := &Run{env: e, name: name, required: map[Server]bool{}, sampleEvery: pollInterval}
+func newRig(ctx context.Context, e *Environment, name string) *Rig {
+	r := &Rig{env: e, name: name, required: map[Server]bool{}, sampleEvery: pollInterval}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	return r
 }
 
 // end runs the cleanups, the last one first, and returns the errors of the cleanups and of
 // Errorf.
-func (r *Run) end() error {
+func (r *Rig) end() error {
 	r.cancel(nil)
 	for {
 		r.mu.Lock()
@@ -97,7 +97,7 @@ func attempt(f func()) (err error) {
 }
 
 // must ends the experiment if err is not nil.
-func (r *Run) must(err error) {
+func (r *Rig) must(err error) {
 	if err == nil {
 		return
 	}
@@ -108,20 +108,20 @@ func (r *Run) must(err error) {
 }
 
 // Helper implements [testkit.TB].
-func (r *Run) Helper() {}
+func (r *Rig) Helper() {}
 
 // Name implements [testkit.TB].
-func (r *Run) Name() string { return r.name }
+func (r *Rig) Name() string { return r.name }
 
 // Context is cancelled when the experiment ends, just before its cleanups.
-func (r *Run) Context() context.Context { return r.ctx }
+func (r *Rig) Context() context.Context { return r.ctx }
 
 // Elapsed is how long the experiment has taken, without the time in which the service was
 // built.
-func (r *Run) Elapsed() time.Duration { return r.stopwatch.elapsed() }
+func (r *Rig) Elapsed() time.Duration { return r.stopwatch.elapsed() }
 
 // Failed implements [testkit.TB].
-func (r *Run) Failed() bool {
+func (r *Rig) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.errs) > 0
@@ -129,14 +129,14 @@ func (r *Run) Failed() bool {
 
 // Cleanup registers f to be called at the end of the experiment, before the functions that
 // were registered earlier.
-func (r *Run) Cleanup(f func()) {
+func (r *Rig) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.cleanups = append(r.cleanups, f)
 }
 
 // TempDir returns a new folder that is removed at the end of the experiment.
-func (r *Run) TempDir() string {
+func (r *Rig) TempDir() string {
 	r.mu.Lock()
 	parent := r.folder
 	r.mu.Unlock()
@@ -154,37 +154,37 @@ func (r *Run) TempDir() string {
 }
 
 // Logf implements [testkit.TB].
-func (r *Run) Logf(format string, args ...any) {
+func (r *Rig) Logf(format string, args ...any) {
 	r.env.options.Log.LogAttrs(r.ctx, slog.LevelInfo, fmt.Sprintf(format, args...), slog.String("experiment", r.name))
 }
 
 // Errorf records a failure and goes on: the experiment comes to no verdict.
-func (r *Run) Errorf(format string, args ...any) {
+func (r *Rig) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.errs = append(r.errs, fmt.Errorf(format, args...))
 }
 
 // Fatalf ends the experiment: it comes to no verdict. It does not return.
-func (r *Run) Fatalf(format string, args ...any) {
+func (r *Rig) Fatalf(format string, args ...any) {
 	panic(&abort{err: fmt.Errorf(format, args...)})
 }
 
 // Skipf ends the experiment as one that cannot be run here. It does not return.
-func (r *Run) Skipf(format string, args ...any) {
+func (r *Rig) Skipf(format string, args ...any) {
 	panic(&abort{skipped: true, err: fmt.Errorf(format, args...)})
 }
 
 // Seed is the seed of random numbers.
-func (r *Run) Seed() int64 { return r.env.options.Seed }
+func (r *Rig) Seed() int64 { return r.env.options.Seed }
 
 // Duration is the longest time in which new buyers come.
-func (r *Run) Duration() time.Duration { return r.env.options.Duration }
+func (r *Rig) Duration() time.Duration { return r.env.options.Duration }
 
 // Go runs f concurrently. The returned function waits for f, and ends the experiment if f
-// aborted it. The end of the experiment waits for f too, so f must end with [Run.Context]; its
+// aborted it. The end of the experiment waits for f too, so f must end with [Rig.Context]; its
 // failure counts then, too.
-func (r *Run) Go(f func()) (wait func()) {
+func (r *Rig) Go(f func()) (wait func()) {
 	done := make(chan struct{})
 	var err error
 	go func() {
@@ -217,7 +217,7 @@ const (
 
 // Until waits until cond holds, which it checks every millisecond. Otherwise it ends the
 // experiment, and what names the condition in the error.
-func (r *Run) Until(what string, cond func() bool) {
+func (r *Rig) Until(what string, cond func() bool) {
 	timeout := time.NewTimer(waitLimit)
 	defer timeout.Stop()
 	tick := time.NewTicker(pollInterval)
@@ -234,7 +234,7 @@ func (r *Run) Until(what string, cond func() bool) {
 }
 
 // Sleep waits for d, or ends the experiment if that ends first.
-func (r *Run) Sleep(d time.Duration) {
+func (r *Rig) Sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -246,10 +246,10 @@ func (r *Run) Sleep(d time.Duration) {
 
 // Fault records that something is done to a server, or to a connection, from now until the
 // returned function is called; call it at once for a single moment.
-func (r *Run) Fault(what i18n.Text) (over func()) { return r.FaultOf("", what) }
+func (r *Rig) Fault(what i18n.Text) (over func()) { return r.FaultOf("", what) }
 
 // FaultOf records that something is done to the connections of one process.
-func (r *Run) FaultOf(process string, what i18n.Text) (over func()) {
+func (r *Rig) FaultOf(process string, what i18n.Text) (over func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.faults)
@@ -264,7 +264,7 @@ func (r *Run) FaultOf(process string, what i18n.Text) (over func()) {
 }
 
 // Faults returns those recorded so far.
-func (r *Run) Faults() []judge.Fault {
+func (r *Rig) Faults() []judge.Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.faults)
@@ -272,3 +272,55 @@ func (r *Run) Faults() []judge.Fault {
 
 // now is the clock of events.
 func now() int64 { return time.Now().UnixNano() }
+
+// experimentLimit is how long an experiment may take; most of it is for servers that start.
+const experimentLimit = 2 * time.Minute
+
+// stopwatch measures an experiment and ends it after a limit. It can be stopped: the time to
+// build the service does not belong to the experiment.
+type stopwatch struct {
+	limit time.Duration
+	timer *time.Timer
+
+	mu      sync.Mutex
+	running bool
+	started time.Time     // last
+	before  time.Duration // time measured before that
+}
+
+// startStopwatch returns a running stopwatch that calls end at its limit.
+func startStopwatch(limit time.Duration, end context.CancelCauseFunc) *stopwatch {
+	c := &stopwatch{limit: limit, running: true, started: time.Now()}
+	c.timer = time.AfterFunc(limit, func() {
+		end(fmt.Errorf("the experiment took longer than %v: %w", limit, context.DeadlineExceeded))
+	})
+	return c
+}
+
+// stop stops it and returns the function that starts it again.
+func (c *stopwatch) stop() (start func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running {
+		return func() {}
+	}
+	c.timer.Stop()
+	c.running = false
+	c.before += time.Since(c.started)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.running, c.started = true, time.Now()
+		c.timer.Reset(c.limit - c.before)
+	}
+}
+
+// elapsed is the measured time.
+func (c *stopwatch) elapsed() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.running {
+		return c.before
+	}
+	return c.before + time.Since(c.started)
+}

@@ -30,11 +30,11 @@ const (
 // expiredWhileAway lets the time to pay run out for orders while the process that expires them is there, while it is
 // away, and when it is back.
 func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, lifeBuyers)
+	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	s := newPaidSale(t, setup, n+2, actor(expirer), redisLane(), mariaDBLane())
 	keys := t.OwnRedis("--notify-keyspace-events", "Ex").Client(t)
 	expire := s.listenForKeys
-	if setup.Listing == "" {
+	if setup.Program == "" {
 		expire = func(*redis.Client) (stop func()) { return s.pollForDue() }
 	}
 	placeShort := func() (id int64) {
@@ -60,7 +60,7 @@ func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
 		}
 		return left == 0 && s.overdue() == n
 	})
-	over := s.mark(laneRedis, finding.Deletes, i18n.F("%d keys expire, nobody listens", n), setup.Listing == flawed.KeyMessage)
+	over := s.mark(laneRedis, finding.Deletes, i18n.F("%d keys expire, nobody listens", n), setup.Program == flawed.KeyMessage)
 	s.away(expirer, gone, i18n.F("away"))
 	stop = expire(keys)
 	back := s.mark(expirer, finding.Notes, i18n.F("is back"), false)
@@ -69,10 +69,10 @@ func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
 	stop()
 	s.finish(finding.NeverReturned, func(found int, _ judge.Evidence) i18n.Text {
 		return i18n.F("The keys of %d orders expire by %s, while the process is away. It is back at %s, and expires the next order. Redis does not "+
-			"repeat a message: %d orders stay unpaid, and nobody can have their vouchers.", n, moment(over), moment(back), found)
+			"repeat a message: %d orders stay unpaid, and nobody can have their units.", n, moment(over), moment(back), found)
 	}, func(_ int, ev judge.Evidence) i18n.Text {
 		return i18n.F("The time to pay of %d orders is over by %s, while the process is away. It is back at %s, and its first look finds them: "+
-			"all %d vouchers are on sale.", n, moment(over), moment(back), ev.Audit.Stock)
+			"all %d units are on sale.", n, moment(over), moment(back), ev.Audit.Stock)
 	})
 }
 
@@ -114,7 +114,7 @@ func (s *paidSale) pollForDue() (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := s.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := s.life.ExpireDue(ctx, 100); err != nil && ctx.Err() == nil {
+			if _, err := s.lifecycle.ExpireDue(ctx, 100); err != nil && ctx.Err() == nil {
 				s.must(err)
 			}
 			select {

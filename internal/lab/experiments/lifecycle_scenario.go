@@ -32,7 +32,7 @@ const (
 // paidWhileCancelling cancels orders in a program that reads them first. Between its reading and its writing the
 // buyers' money arrives.
 func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, lifeBuyers)
+	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	s := newPaidSale(t, setup, n, actor(cancelling), actor(webhooks), mariaDBLane())
 	s.openProvider(sandbox.Behaviour{}, nil)
 	ids := s.placeAll(n)
@@ -64,7 +64,7 @@ func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
 	}
 	s.finish(finding.PaidForNothing, func(found int, _ judge.Evidence) i18n.Text {
 		return i18n.F("The program reads at %s that the orders are unpaid. Their money arrives by %s, and they are paid. The program goes on "+
-			"with what it has read: %d paid orders are cancelled, and their vouchers are on sale. The provider keeps the money.", moment(read), moment(paid), found)
+			"with what it has read: %d paid orders are cancelled, and their units are on sale. The provider keeps the money.", moment(read), moment(paid), found)
 	}, func(int, judge.Evidence) i18n.Text {
 		return i18n.F("The program reads at %s that the orders are unpaid. Their money arrives by %s. The statement that cancels asks for the "+
 			"state once more and finds no row: all %d orders stay paid.", moment(read), moment(paid), n)
@@ -74,7 +74,7 @@ func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
 // cancelledAgain cancels orders from a queue. The first process loses its connection to the queue when it has done
 // the work and before it has said so; then the queue gives the work to the second one.
 func cancelledAgain(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, lifeBuyers)
+	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	s := newPaidSale(t, setup, n, actor(processOne), actor(processTwo), redisLane(), mariaDBLane())
 	ids := s.placeAll(n)
 	const beginning = "0"
@@ -115,7 +115,7 @@ func cancelledAgain(t *lab.Trial, setup lab.Setup) {
 	s.must(client.XAck(ctx, queue, "workers", entries...).Err())
 	s.finish(finding.ReturnedTwice, func(found int, ev judge.Evidence) i18n.Text {
 		return i18n.F("Process-1 has cancelled %d orders by %s, and cannot say so: without a connection its acknowledgement fails at %s. The queue gives the same work to "+
-			"process-2 at %s, and process-2 cancels the orders again. Of %d vouchers %d are on sale: %d were returned twice.",
+			"process-2 at %s, and process-2 cancels the orders again. Of %d units %d are on sale: %d were returned twice.",
 			n, moment(done), moment(cut), moment(twice), n, ev.Audit.Stock, found)
 	}, func(int, judge.Evidence) i18n.Text {
 		return i18n.F("Process-1 has cancelled %d orders by %s, and cannot say so. Process-2 does the same work again at %s: no order is unpaid any "+
@@ -137,10 +137,10 @@ func (s *paidSale) work(entries []redis.XMessage) {
 
 // eventsComeTwice has the provider deliver each event twice, as one that has not seen the first answer does.
 func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, lifeBuyers)
+	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	s := newPaidSale(t, setup, n, actor(webhooks), mariaDBLane(), actor(laneProvider))
 	var handle func(context.Context, payment.Event) error
-	if setup.Listing == flawed.EventNotRecorded {
+	if setup.Program == flawed.EventNotRecorded {
 		handle = func(ctx context.Context, e payment.Event) error {
 			if e.Type != payment.EventPaid {
 				return nil
@@ -168,7 +168,7 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 	s.mark(webhooks, finding.Notes, i18n.F("has taken all of them"), false)
 	s.finish(finding.GivenAway, func(found int, _ judge.Evidence) i18n.Text {
 		return i18n.F("%d buyers pay, and each event comes twice. The first delivery marks the order as paid. The second delivery finds a paid "+
-			"order and is taken for a second payment, whose money goes back: %d buyers have a voucher and their money.", n, found)
+			"order and is taken for a second payment, whose money goes back: %d buyers have a unit and their money.", n, found)
 	}, func(int, judge.Evidence) i18n.Text {
 		return i18n.F("%d buyers pay, and each event comes twice. The first delivery records the payment under its id and marks the order as "+
 			"paid. The second delivery finds the payment recorded, and changes nothing.", n)
@@ -177,10 +177,10 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 
 // eventsComeReversed has the provider refund what was paid, and deliver its events in reverse order.
 func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, lifeBuyers)
+	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	s := newPaidSale(t, setup, n, actor(laneProvider), actor(webhooks), mariaDBLane())
 	var handle func(context.Context, payment.Event) error
-	if setup.Listing == flawed.LatestEventWins {
+	if setup.Program == flawed.LatestEventWins {
 		handle = func(ctx context.Context, e payment.Event) error {
 			id, err := strconv.ParseInt(e.Data.Reference, 10, 64)
 			if err != nil {
@@ -206,23 +206,23 @@ func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 	s.mark(laneMariaDB, finding.WritesStock, isNow(now), now == order.Paid)
 	s.finish(finding.GivenAway, func(found int, ev judge.Evidence) i18n.Text {
 		return i18n.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s, the payments by %s, and the "+
-			"event that comes last decides: %d orders are paid without money, while %d of %d vouchers are on sale.", n, moment(refunded), moment(paid), found, ev.Audit.Stock, n)
+			"event that comes last decides: %d orders are paid without money, while %d of %d units are on sale.", n, moment(refunded), moment(paid), found, ev.Audit.Stock, n)
 	}, func(_ int, ev judge.Evidence) i18n.Text {
 		return i18n.F("The provider has received the money of %d orders and given it back. The refunds are taken by %s: each one also proves that "+
 			"the money had been paid, and the order goes from unpaid over paid to refunded. The payment events, taken by %s, change nothing, "+
-			"since the payments are recorded already: %d vouchers are on sale.",
+			"since the payments are recorded already: %d units are on sale.",
 			n, moment(refunded), moment(paid), ev.Audit.Stock)
 	})
 }
 
-// moneyComesLate has buyers pay whose events come late: their orders are cancelled by then, and the vouchers are
+// moneyComesLate has buyers pay whose events come late: their orders are cancelled by then, and the units are
 // ordered by others.
 func moneyComesLate(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, lifeBuyers)
+	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	const early, later = "first buyers", "second buyers"
 	s := newPaidSale(t, setup, n, actor(early), actor(later), actor(webhooks), mariaDBLane())
 	var handle func(context.Context, payment.Event) error
-	if setup.Listing == flawed.StockNotAsked {
+	if setup.Program == flawed.StockNotAsked {
 		handle = s.settleLate
 	}
 	s.openProvider(sandbox.Behaviour{}, handle)
@@ -240,27 +240,27 @@ func moneyComesLate(t *lab.Trial, setup lab.Setup) {
 	for _, id := range second {
 		s.provider.pay(id)
 	}
-	bought := s.mark(later, finding.Notes, i18n.F("order the vouchers and pay"), false)
+	bought := s.mark(later, finding.Notes, i18n.F("order the units and pay"), false)
 	s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock 0"), false)
 	s.provider.release()
 	s.provider.untilHandled(payment.EventPaid, 2*n)
 	late := s.mark(webhooks, finding.Notes, i18n.F("all money has arrived"), false)
-	if setup.Listing == "" {
+	if setup.Program == "" {
 		s.provider.untilHandled(payment.EventRefunded, n)
 		s.mark(webhooks, finding.Notes, i18n.F("late money has gone back"), false)
 	}
 	ev := s.evidence()
 	s.mark(laneMariaDB, finding.WritesStock, i18n.F("%d orders paid", ev.Audit.Orders), ev.Audit.Oversold() > 0)
 	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) i18n.Text {
-		return i18n.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, and they are marked as paid, too: %d paid orders "+
-			"for %d vouchers.", moment(bought), n, n, moment(late), ev.Audit.Orders, n)
+		return i18n.F("By %s other buyers have ordered all %d units. The money for the %d cancelled orders arrives by %s, and they are marked as paid, too: %d paid orders "+
+			"for %d units.", moment(bought), n, n, moment(late), ev.Audit.Orders, n)
 	}, func(int, judge.Evidence) i18n.Text {
-		return i18n.F("By %s other buyers have ordered all %d vouchers. The money for the %d cancelled orders arrives by %s, finds no stock, and goes back.",
+		return i18n.F("By %s other buyers have ordered all %d units. The money for the %d cancelled orders arrives by %s, finds no stock, and goes back.",
 			moment(bought), n, n, moment(late))
 	})
 }
 
-// settleLate pays an order, also one that has given its voucher back.
+// settleLate pays an order, also one that has given its unit back.
 func (s *paidSale) settleLate(ctx context.Context, e payment.Event) error {
 	id, err := strconv.ParseInt(e.Data.Reference, 10, 64)
 	if err != nil || e.Type != payment.EventPaid {
@@ -273,16 +273,16 @@ func (s *paidSale) settleLate(ctx context.Context, e payment.Event) error {
 	if o.Status == order.Cancelled {
 		return s.programs.PaidLate(ctx, id)
 	}
-	_, err = s.life.MarkPaid(ctx, order.Receipt{PaymentID: e.Data.ID, OrderID: id, AmountCents: e.Data.AmountCents, At: *e.Data.PaidAt})
+	_, err = s.lifecycle.MarkPaid(ctx, order.Receipt{PaymentID: e.Data.ID, OrderID: id, AmountCents: e.Data.AmountCents, At: *e.Data.PaidAt})
 	return err
 }
 
-// takeFromGate takes a voucher from the stock in Redis, if there is one.
+// takeFromGate takes a unit from the stock in Redis, if there is one.
 var takeFromGate = redis.NewScript(`if tonumber(redis.call('GET', KEYS[1])) > 0 then redis.call('DECR', KEYS[1]) return 1 end return 0`)
 
 // gateBeforeCommit sells what a counter in Redis accepts. A buyer cancels while the buyer's money arrives.
 func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Stock, lifeBuyers)
+	n := cmp.Or(setup.Stock, lifecycleBuyers)
 	const next = "next buyer"
 	s := newPaidSale(t, setup, n, actor(cancelling), actor(webhooks), actor(next), redisLane(), mariaDBLane())
 	s.openProvider(sandbox.Behaviour{}, nil)
@@ -310,7 +310,7 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 
 	first := s.orders[0]
 	s.provider.pay(first)
-	if setup.Listing == flawed.GateFirst {
+	if setup.Program == flawed.GateFirst {
 		giveBack()
 		s.mark(cancelling, finding.Notes, i18n.F("gives back in Redis"), true)
 		s.mark(laneRedis, finding.Notes, i18n.F("stock 1"), true)
@@ -319,9 +319,9 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 	s.untilAll([]int64{first}, order.Paid)
 	paid := s.mark(webhooks, finding.Notes, i18n.F("the money has arrived"), false)
 	s.mark(laneMariaDB, finding.WritesStock, i18n.F("unpaid → paid"), false)
-	_, err := s.life.Cancel(ctx, first)
+	_, err := s.lifecycle.Cancel(ctx, first)
 	switch {
-	case err == nil && setup.Listing == "":
+	case err == nil && setup.Program == "":
 		giveBack()
 	case !errors.Is(err, order.ErrNotCancellable):
 		s.must(err)
@@ -334,12 +334,12 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 		s.mark(next, finding.Refuses, i18n.F("is told: sold out"), false)
 	}
 	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) i18n.Text {
-		return i18n.F("Buyer 1 cancels, and the voucher is back in Redis. Buyer 1's money arrives at %s, before the transaction that cancels, which "+
-			"then finds no unpaid order and rolls back. Redis is not told of that, and accepts one more: %d orders for %d vouchers.",
+		return i18n.F("Buyer 1 cancels, and the unit is back in Redis. Buyer 1's money arrives at %s, before the transaction that cancels, which "+
+			"then finds no unpaid order and rolls back. Redis is not told of that, and accepts one more: %d orders for %d units.",
 			moment(paid), ev.Audit.Orders, n)
 	}, func(_ int, ev judge.Evidence) i18n.Text {
 		return i18n.F("Buyer 1's money arrives at %s, before the transaction that cancels, which then finds no unpaid order. So Redis is given "+
-			"nothing, and the next buyer is told that all is sold: %d orders for %d vouchers.", moment(paid), ev.Audit.Orders, n)
+			"nothing, and the next buyer is told that all is sold: %d orders for %d units.", moment(paid), ev.Audit.Orders, n)
 	})
 }
 
