@@ -257,7 +257,7 @@ func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newLateSale(t, testkit.SQLite(t), 2, 1)
-			s.mustPlace(other) // who keeps a voucher
+			s.mustPlace(other) // and keeps a unit
 			id := s.cancelled(s.v, user)
 			if c.before != nil {
 				c.before(s)

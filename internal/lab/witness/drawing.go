@@ -185,8 +185,8 @@ func (p *participant) first() int64 {
 	return at
 }
 
-// who returns the name of an actor in a sentence.
-func (d *drawing) who(a judge.Actor) i18n.Name {
+// nameOf returns the name of an actor in a sentence.
+func (d *drawing) nameOf(a judge.Actor) i18n.Name {
 	for _, p := range d.participants {
 		if p.by == a {
 			return i18n.Name(p.short)

@@ -204,7 +204,7 @@ func (d *drawing) nameVictim(lane *finding.Lane, one *judge.Hold) {
 	for _, w := range d.WrongReleases {
 		if w.Releaser == one && d.lane(w.Holder.By) != "" {
 			m := &lane.Marks[len(lane.Marks)-1]
-			m.Label, m.Of, m.Wrong = i18n.F("deletes the lock of %s", d.who(w.Holder.By)), d.lane(w.Holder.By), d.wrong[one.Releasing] || d.kind != ""
+			m.Label, m.Of, m.Wrong = i18n.F("deletes the lock of %s", d.nameOf(w.Holder.By)), d.lane(w.Holder.By), d.wrong[one.Releasing] || d.kind != ""
 		}
 	}
 }
@@ -248,12 +248,12 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			case s.Who == "":
 				s.Label = i18n.F("another")
 			case k.Certain || describes(k.Value):
-				s.Label = i18n.Of(d.who(k.By.By))
+				s.Label = i18n.Of(d.nameOf(k.By.By))
 			}
 		} else if u, known := d.Taker(d.key, k.Value); known {
-			s.Who, s.Label = d.lane(judge.ActorOf(u.Request)), i18n.Of(d.who(judge.ActorOf(u.Request)))
+			s.Who, s.Label = d.lane(judge.ActorOf(u.Request)), i18n.Of(d.nameOf(judge.ActorOf(u.Request)))
 		} else if e := d.gaveUp(d.key, k.Value); e != nil {
-			s.Who, s.Label = d.lane(judge.ActorOf(e)), i18n.Of(d.who(judge.ActorOf(e)))
+			s.Who, s.Label = d.lane(judge.ActorOf(e)), i18n.Of(d.nameOf(judge.ActorOf(e)))
 		}
 		lane.Spans = append(lane.Spans, s)
 		if i+1 < len(keys.Entries) && !keys.Entries[i+1].Unknown && d.inside(k.To) {
@@ -287,7 +287,7 @@ func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
 			m.Who, m.Of = d.lane(w.Releaser.By), d.lane(w.Holder.By)
 			switch {
 			case m.Who != "" && m.Of != "":
-				m.Label, m.Wrong = i18n.F("the release of %s deletes the lock of %s", d.who(w.Releaser.By), d.who(w.Holder.By)), d.wrong[w.Releaser.Releasing] || d.kind != ""
+				m.Label, m.Wrong = i18n.F("the release of %s deletes the lock of %s", d.nameOf(w.Releaser.By), d.nameOf(w.Holder.By)), d.wrong[w.Releaser.Releasing] || d.kind != ""
 			case m.Who != "":
 				m.Label = i18n.F("deletes another's lock")
 			}

@@ -54,14 +54,14 @@ func (d *drawing) tellOverlap(o judge.Overlap) i18n.Text {
 		until = i18n.F("for %s %s", length(o.Lasted(d.End)), both)
 	}
 	return i18n.F("%s; at %s %s %s, too: %s.",
-		d.tellHold(o.Earlier, o.Later.At), d.when(o.Later.At), d.who(o.Later.By), granted(o.Later), until)
+		d.tellHold(o.Earlier, o.Later.At), d.when(o.Later.At), d.nameOf(o.Later.By), granted(o.Later), until)
 }
 
 // tellHold says when a holder got the lock, and whether its process was paused before at.
 func (d *drawing) tellHold(one *judge.Hold, at int64) i18n.Text {
-	told := i18n.F("%s gets the lock at %s", d.who(one.By), d.when(one.At))
+	told := i18n.F("%s gets the lock at %s", d.nameOf(one.By), d.when(one.At))
 	if one.Unlocked {
-		told = i18n.F("%s comes in at %s", d.who(one.By), d.when(one.At))
+		told = i18n.F("%s comes in at %s", d.nameOf(one.By), d.when(one.At))
 	}
 	if left, known := one.LeaseLeft(); known {
 		told = i18n.F("%s, with %s of its lease left by its own count", told, length(left))
@@ -103,7 +103,7 @@ func (h *history) showStale(found []judge.StaleWrite) (finding.Witness, bool) {
 		what = i18n.F("%s over the %d that was committed meanwhile", what, before.Write.Stock)
 	}
 	return d.witness(i18n.F("%s; at %s %s %s; at %s %s nevertheless %s.",
-		d.tellHold(mine, s.Next.At), d.when(s.Next.At), d.who(s.Next.By), granted(s.Next), d.when(end), d.who(mine.By), what)), true
+		d.tellHold(mine, s.Next.At), d.when(s.Next.At), d.nameOf(s.Next.By), granted(s.Next), d.when(end), d.nameOf(mine.By), what)), true
 }
 
 // lastSold is the previous transaction that changed the stock.
@@ -175,18 +175,18 @@ func (h *history) nextIn(w judge.WrongRelease) *judge.Hold {
 func (d *drawing) tellWrongReleases(chain []judge.WrongRelease, holds []*judge.Hold) i18n.Text {
 	first := chain[0]
 	told := i18n.F("%s; at %s %s is granted it", d.tellHold(first.Releaser, first.Holder.At),
-		d.when(first.Holder.At), d.who(first.Holder.By))
+		d.when(first.Holder.At), d.nameOf(first.Holder.By))
 	for i, link := range chain {
 		release := link.Releaser.Releasing.At
 		if release < link.Holder.At {
 			told = i18n.F("%s; the release that %s began at %s deletes the lock of %s",
-				told, d.who(link.Releaser.By), d.when(release), d.who(link.Holder.By))
+				told, d.nameOf(link.Releaser.By), d.when(release), d.nameOf(link.Holder.By))
 		} else {
 			told = i18n.F("%s; at %s %s releases, which deletes the lock of %s",
-				told, d.when(release), d.who(link.Releaser.By), d.who(link.Holder.By))
+				told, d.when(release), d.nameOf(link.Releaser.By), d.nameOf(link.Holder.By))
 		}
 		if next := i + 2; next < len(holds) {
-			told = i18n.F("%s and lets %s in at %s", told, d.who(holds[next].By), d.when(holds[next].At))
+			told = i18n.F("%s and lets %s in at %s", told, d.nameOf(holds[next].By), d.when(holds[next].At))
 		}
 	}
 	return i18n.F("%s.", told)
@@ -249,7 +249,7 @@ func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended i18n.
 	switch {
 	case asked != nil:
 		told = i18n.F("%s asks for the lock at %s, and the store has its key at %s; %s",
-			d.who(judge.ActorOf(asked)), d.when(cmp.Or(asked.Began, asked.At)), d.when(s.Entry.From), ended)
+			d.nameOf(judge.ActorOf(asked)), d.when(cmp.Or(asked.Began, asked.At)), d.when(s.Entry.From), ended)
 		since = max(since, asked.At)
 	case s.Holder == nil:
 		told = i18n.F("Nobody was ever told that the lock is theirs")
@@ -269,7 +269,7 @@ func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended i18n.
 		told = i18n.F("%s, which has no expiry", told)
 	}
 	if turned != nil {
-		told = i18n.F("%s; %s %s", told, d.who(judge.ActorOf(turned)), refusal(turned))
+		told = i18n.F("%s; %s %s", told, d.nameOf(judge.ActorOf(turned)), refusal(turned))
 	}
 	return i18n.F("%s.", told)
 }
@@ -289,7 +289,7 @@ func (h *history) showLockedOut(found []judge.LockedOut) (finding.Witness, bool)
 	}
 	return d.witness(i18n.F("%s and gives it back at %s; the store keeps it, and %s after the release %s %s because of it.",
 		d.tellHold(l.Holder, l.Holder.End), d.when(l.Holder.End), length(l.Refused.At-l.Holder.Released.At),
-		d.who(judge.ActorOf(l.Refused)), refusal(l.Refused))), true
+		d.nameOf(judge.ActorOf(l.Refused)), refusal(l.Refused))), true
 }
 
 // refusalLabel is the same as [refusal], for a mark.

@@ -87,10 +87,10 @@ func (h *history) refusedWrite(f Focus) (*drawing, i18n.Text) {
 	d := h.draw("", mine.Key, mine.At, l.sale.Ended.At, subjects{holds: []*judge.Hold{mine, l.next}, transactions: []*judge.Transaction{l.sale}})
 	if mine.Unlocked { // without a lock there is none to lose, so the write is not late
 		return d, i18n.F("%s; at %s %s %s; the write of %s is refused at %s.",
-			d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
+			d.tellHold(mine, l.next.At), d.when(l.next.At), d.nameOf(l.next.By), granted(l.next), d.nameOf(mine.By), d.when(l.sale.Ended.At))
 	}
 	return d, i18n.F("%s; at %s %s %s; the late write of %s is refused at %s.",
-		d.tellHold(mine, l.next.At), d.when(l.next.At), d.who(l.next.By), granted(l.next), d.who(mine.By), d.when(l.sale.Ended.At))
+		d.tellHold(mine, l.next.At), d.when(l.next.At), d.nameOf(l.next.By), granted(l.next), d.nameOf(mine.By), d.when(l.sale.Ended.At))
 }
 
 // toldHolder shows a holder that is told that it has lost the lock.
@@ -118,7 +118,7 @@ func (h *history) toldHolder(f Focus) (*drawing, i18n.Text) {
 	d := h.draw("", one.Key, one.At, done, in)
 	summary := i18n.F("%s; at %s it is told that it holds it no longer", d.tellHold(one, one.Lost.At), d.when(one.Lost.At))
 	if next != nil {
-		summary = i18n.F("%s; %s is granted it at %s", summary, d.who(next.By), d.when(next.At))
+		summary = i18n.F("%s; %s is granted it at %s", summary, d.nameOf(next.By), d.when(next.At))
 	}
 	return d, i18n.F("%s.", summary)
 }
@@ -147,8 +147,8 @@ func (h *history) lateRelease(f Focus) (*drawing, i18n.Text) {
 	done := min(l.next.End, h.End)
 	d := h.draw("", l.holder.Key, l.holder.At, done, subjects{holds: []*judge.Hold{l.holder, l.next}})
 	return d, i18n.F("%s; at %s %s is granted it; at %s %s releases, finds that the lock is not its own, and leaves it; %s has it until %s.",
-		d.tellHold(l.holder, l.next.At), d.when(l.next.At), d.who(l.next.By), d.when(l.holder.End), d.who(l.holder.By),
-		d.who(l.next.By), d.when(done))
+		d.tellHold(l.holder, l.next.At), d.when(l.next.At), d.nameOf(l.next.By), d.when(l.holder.End), d.nameOf(l.holder.By),
+		d.nameOf(l.next.By), d.when(done))
 }
 
 // takenOver shows a dead holder's lock going to the next one.
@@ -167,7 +167,7 @@ func (h *history) takenOver(f Focus) (*drawing, i18n.Text) {
 			how = i18n.F("is killed")
 		}
 		return d, i18n.F("%s and %s at %s; %s later, at %s, %s is granted it.", d.tellHold(one, one.End), how,
-			d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
+			d.when(one.End), length(next.At-one.End), d.when(next.At), d.nameOf(next.By))
 	}
 	return nil, i18n.Text{}
 }
@@ -184,7 +184,7 @@ func (h *history) unheardRelease(f Focus) (*drawing, i18n.Text) {
 		}
 		d := h.draw("", one.Key, one.At, next.At, subjects{holds: []*judge.Hold{one, next}})
 		return d, i18n.F("%s; its release at %s is not answered; %s later, at %s, %s is granted it.",
-			d.tellHold(one, one.End), d.when(one.End), length(next.At-one.End), d.when(next.At), d.who(next.By))
+			d.tellHold(one, one.End), d.when(one.End), length(next.At-one.End), d.when(next.At), d.nameOf(next.By))
 	}
 	return nil, i18n.Text{}
 }
@@ -210,10 +210,10 @@ func (h *history) handover(f Focus) (*drawing, i18n.Text) {
 	d := h.draw("", w.holder.Key, begun, done, subjects{holds: []*judge.Hold{w.holder, w.waiter}})
 	if w.waiter.Began < w.holder.At {
 		return d, i18n.F("%s; %s waits for it already; %s gives it back at %s, and %s is granted it at %s.",
-			d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
+			d.tellHold(w.holder, w.holder.End), d.nameOf(w.waiter.By), d.nameOf(w.holder.By), d.when(w.holder.End), d.nameOf(w.waiter.By), d.when(w.waiter.At))
 	}
 	return d, i18n.F("%s; %s asks for it and waits; %s gives it back at %s, and %s is granted it at %s.",
-		d.tellHold(w.holder, w.holder.End), d.who(w.waiter.By), d.who(w.holder.By), d.when(w.holder.End), d.who(w.waiter.By), d.when(w.waiter.At))
+		d.tellHold(w.holder, w.holder.End), d.nameOf(w.waiter.By), d.nameOf(w.holder.By), d.when(w.holder.End), d.nameOf(w.waiter.By), d.when(w.waiter.At))
 }
 
 // turnedAway shows a client that is refused while another one holds the key.
@@ -225,7 +225,7 @@ func (h *history) turnedAway(f Focus) (*drawing, i18n.Text) {
 		all := h.HoldsOf[e.Key]
 		if i := judge.GrantedAfter(all, e.At) - 1; i >= 0 && all[i].End >= e.At {
 			d := h.draw("", e.Key, all[i].At, min(all[i].End, h.End), subjects{holds: []*judge.Hold{all[i]}, refusals: []*eventlog.Event{e}})
-			return d, i18n.F("%s; %s %s at %s, before the release.", d.tellHold(all[i], e.At), d.who(judge.ActorOf(e)), refusal(e), d.when(e.At))
+			return d, i18n.F("%s; %s %s at %s, before the release.", d.tellHold(all[i], e.At), d.nameOf(judge.ActorOf(e)), refusal(e), d.when(e.At))
 		}
 	}
 	return nil, i18n.Text{}
@@ -251,8 +251,8 @@ func (h *history) alone(f Focus) (*drawing, i18n.Text) {
 			key = p.one.Under.Key
 		}
 		d := h.draw("", key, min(p.one.Began, p.other.Began), p.other.Ended.At, subjects{transactions: []*judge.Transaction{p.one, p.other}})
-		return d, i18n.F("%s %s at %s, %s %s at %s.", d.who(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
-			d.who(p.other.By), outcome(p.other), d.when(p.other.Ended.At))
+		return d, i18n.F("%s %s at %s, %s %s at %s.", d.nameOf(p.one.By), outcome(p.one), d.when(p.one.Ended.At),
+			d.nameOf(p.other.By), outcome(p.other), d.when(p.other.Ended.At))
 	}
 	for _, one := range h.Holds {
 		if f.matches(one) {

@@ -48,7 +48,7 @@ func (h *history) drawLostUpdate(kind finding.Kind, l judge.LostUpdate) *drawing
 }
 
 func (d *drawing) tellLostUpdate(l judge.LostUpdate) i18n.Text {
-	first, last := d.who(l.Overwritten.By), d.who(l.By.By)
+	first, last := d.nameOf(l.Overwritten.By), d.nameOf(l.By.By)
 	switch {
 	case l.Overwritten.Read != nil && l.Overwritten.Read.Stock == l.By.Read.Stock && l.Overwritten.Unguarded():
 		return i18n.F("%s and %s both read a stock of %d; %s commits %d at %s, and %s commits %d over it at %s: both sell the same unit",
@@ -77,7 +77,7 @@ func (h *history) showLostOrder(found []judge.Ack) (finding.Witness, bool) {
 			}
 			d := h.draw(finding.LostOrders, key, s.Began, min(s.EndedAt(), h.End), in)
 			d.wrong[s], d.showOrders = true, true
-			return d.witness(i18n.F("%s is told that its order %d is placed; at the end the database does not have it.", d.who(s.By), ack.Order)), true
+			return d.witness(i18n.F("%s is told that its order %d is placed; at the end the database does not have it.", d.nameOf(s.By), ack.Order)), true
 		}
 	}
 	return finding.Witness{}, false
@@ -153,7 +153,7 @@ func (h *history) showOversold(a judge.Incidents) (finding.Witness, bool) {
 	last := sold[len(sold)-2:]
 	d := h.draw(finding.Oversold, "", last[0].Began, last[1].Ended.At, subjects{transactions: last})
 	d.showOrders, d.wrong[last[1]] = true, true
-	return d.witness(i18n.F("%s and %s order in turn, the last ones of too many. %s", d.who(last[0].By), d.who(last[1].By), many)), true
+	return d.witness(i18n.F("%s and %s order in turn, the last ones of too many. %s", d.nameOf(last[0].By), d.nameOf(last[1].By), many)), true
 }
 
 // commitMatters reports whether it has to be seen when a transaction was committed: two orders
