@@ -254,12 +254,6 @@ func (r *Rig) Nodes(n int) []string {
 func (r *Rig) ZooKeeper() *testkit.ZooKeeperServer {
 	r.env.options.Progress(i18n.F("%s: starting %s", r.name, "ZooKeeper"))
 	server := testkit.ZooKeeper(r)
-	r.noteZooKeeperVersion(server)
-	return server
-}
-
-// noteZooKeeperVersion reads the version if the server tells it.
-func (r *Rig) noteZooKeeperVersion(server *testkit.ZooKeeperServer) {
 	r.noteVersion(ZooKeeper, func(ctx context.Context) (string, error) {
 		version, err := zooKeeperVersion(ctx, server.Addr())
 		if err != nil {
@@ -267,6 +261,7 @@ func (r *Rig) noteZooKeeperVersion(server *testkit.ZooKeeperServer) {
 		}
 		return strings.TrimSpace("ZooKeeper " + version), nil
 	})
+	return server
 }
 
 // zooKeeperVersion asks a server for its version, in the first line of its "srvr" answer. The
