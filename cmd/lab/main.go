@@ -51,6 +51,8 @@ func commands() []command {
 		{name: "sweep", summary: "run an experiment with several values of a number", help: sweepHelp, run: sweep},
 		{name: "new-lock", summary: "write a lock with a mistake to find", help: newLockHelp, run: newLock},
 		{name: "judge", summary: "say which behaviours of a lock break, and sell under it twice", help: judgeHelp, run: judge},
+		{name: "explore", summary: "try every schedule of a lock within a budget, and print the shortest that breaks it", help: exploreHelp, run: exploreLocks},
+		{name: "replay", summary: "play such a schedule step by step, and draw it", help: replayHelp, run: replay},
 		{name: "catalogue", summary: "print the failure catalogue, made from the experiments", help: catalogueHelp, run: writeCatalogue},
 		{name: "tokens", summary: "make the buyers' tokens and targets for k6, vegeta and wrk", help: tokensHelp, run: tokens},
 		{name: "version", summary: "print the version, the commit and the Go that built it", help: versionHelp, run: printVersion},

@@ -41,16 +41,24 @@ func NewRedis() (*Redis, error) {
 
 // Dial connects to the server. It is for the Dialer of a client's options.
 func (r *Redis) Dial(_ context.Context, network, _ string) (net.Conn, error) {
-	client, end := Pipe()
+	client, server := Pipe()
+	if err := r.Serve(server); err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Err: err}
+	}
+	return client, nil
+}
+
+// Serve serves a connection, of which it is given the server's end: [net.ErrClosed] while the server is stopped.
+func (r *Redis) Serve(end net.Conn) error {
 	conn := &serverConn{Conn: end, closed: r.forget, watch: r.watch}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down {
-		return nil, &net.OpError{Op: "dial", Net: network, Err: net.ErrClosed}
+		return net.ErrClosed
 	}
 	r.conns[conn] = struct{}{}
 	r.mini.Server().ServeConn(conn)
-	return client, nil
+	return nil
 }
 
 // Stop closes all connections and accepts no new ones. The data stays.

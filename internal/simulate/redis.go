@@ -50,11 +50,14 @@ func (r *Redis) arrive([]byte) {
 	}
 }
 
-// Options returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background (after
-// PoolSize failed dials go-redis does), and repeats no command.
-func (r *Redis) Options() *redis.Options {
+// Options returns the options of a client of this server that works in a bubble.
+func (r *Redis) Options() *redis.Options { return ClientOptions(r.Dial) }
+
+// ClientOptions returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background
+// (after PoolSize failed dials go-redis does), and repeats no command.
+func ClientOptions(dial DialFunc) *redis.Options {
 	return &redis.Options{
-		Addr: "127.0.0.1:1", Dialer: r.Dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		Addr: "127.0.0.1:1", Dialer: dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		PoolSize: 1000, PipelinePoolSize: 1000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

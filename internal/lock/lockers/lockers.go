@@ -68,7 +68,8 @@ type Config struct {
 	ZooKeeperSession time.Duration
 	// Only is the one mechanism to open. Empty: all of them.
 	Only string
-	// Poll is how waiters poll, where a mechanism of Redis has no other way.
+	// Poll is how waiters poll in Redis: those that are not told when the lock is free, and those that are, in case the
+	// message is lost.
 	Poll lock.Polling
 	// Wrap decorates each mechanism, for example with [lock.Observe]. nil: no decoration.
 	Wrap func(name string, l lock.Locker) lock.Locker
@@ -167,6 +168,7 @@ func (o *opening) add(all offers) {
 func (o *opening) redis(client redis.UniversalClient) {
 	prefix, watchdog := o.config.Prefix, o.config.Watchdog
 	polled := plain.Config{Prefix: prefix, Poll: o.config.Poll}
+	told := reentrant.Config{Prefix: prefix, WatchdogTimeout: watchdog, QueueEntryTTL: 3 * o.config.Poll.Every}
 	o.add(offers{
 		"setnx":          func() (lock.Locker, error) { return setnx.New(client, polled) },
 		"setnx-expire":   func() (lock.Locker, error) { return setnxexpire.New(client, polled) },
@@ -178,21 +180,11 @@ func (o *opening) redis(client redis.UniversalClient) {
 		"native": func() (lock.Locker, error) {
 			return native.New(client, native.Config{Config: polled, WatchdogTimeout: watchdog})
 		},
-		"reentrant": func() (lock.Locker, error) {
-			return reentrant.New(client, reentrant.Config{Prefix: prefix, WatchdogTimeout: watchdog})
-		},
-		"waited": func() (lock.Locker, error) {
-			return waited.New(client, waited.Config{Prefix: prefix, WatchdogTimeout: watchdog})
-		},
-		"fair": func() (lock.Locker, error) {
-			return fair.New(client, fair.Config{Prefix: prefix, WatchdogTimeout: watchdog})
-		},
-		"rw": func() (lock.Locker, error) {
-			return rw.New(client, rw.Config{Prefix: prefix, WatchdogTimeout: watchdog})
-		},
-		"fenced": func() (lock.Locker, error) {
-			return fenced.New(client, fenced.Config{Prefix: prefix, WatchdogTimeout: watchdog})
-		},
+		"reentrant": func() (lock.Locker, error) { return reentrant.New(client, told) },
+		"waited":    func() (lock.Locker, error) { return waited.New(client, told) },
+		"fair":      func() (lock.Locker, error) { return fair.New(client, told) },
+		"rw":        func() (lock.Locker, error) { return rw.New(client, told) },
+		"fenced":    func() (lock.Locker, error) { return fenced.New(client, told) },
 	})
 }
 

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"seckill/internal/lab/explore"
+	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/report"
+	"seckill/internal/lock"
+)
+
+func exploreHelp(w io.Writer) {
+	d := explore.DefaultBudget()
+	fmt.Fprintf(w, `lab explore runs the real code of a lock under every schedule within a budget, in
+virtual time, and prints the shortest schedule that breaks it. It needs no server.
+
+usage: lab explore LOCK [flags]
+       lab explore all [flags]
+
+LOCK keeps its locks in Redis: %s.
+A schedule says which request reaches the server next, and which reply its process;
+when time goes on, and what fails. What is not the usual course is an adversity:
+
+`, strings.Join(explorable(), ", "))
+	for _, a := range explore.Adversities() {
+		fmt.Fprintf(w, "  --%-14s %s (default %d)\n", a.String()+" N", adversityHelp[a], d[a])
+	}
+	fmt.Fprint(w, `  --most N         adversities of all kinds in one schedule (default 3)
+  --buyers N       processes that want the lock, 1 to 4 (default 2)
+  --for DURATION   stop after it (default 1m; with all: 15s for each lock)
+  --json           one object per lock on standard output, nothing else
+
+The search goes by the number of adversities, then by the number of steps: what it
+finds first is the shortest. Two runs find the same. Progress goes to standard
+error. Exit code: 0 when the search came to an end or its time was over, also where
+it found something; 1 when it failed or was interrupted; 2 for wrong usage.
+`)
+}
+
+var adversityHelp = map[explore.Adversity]string{
+	explore.Preemption: "a message or a holder's work is held back while others go on",
+	explore.Expiry:     "time goes on past the end of a key",
+	explore.Pausing:    "a process stops for a while",
+	explore.Killing:    "a process dies",
+	explore.Cutting:    "a connection breaks, with what is under way on it",
+	explore.Restarting: "a server restarts without its data",
+	explore.Jumping:    "a server's clock jumps forward by the length of a lease",
+}
+
+// explorable are the locks of the catalogue that can be explored.
+func explorable() []string {
+	var all []string
+	for _, m := range lock.Catalogue() {
+		if m.Store == lock.InRedis || m.Store == lock.InNodes {
+			all = append(all, m.Name)
+		}
+	}
+	return all
+}
+
+// exploreRequest is a parsed call of lab explore.
+type exploreRequest struct {
+	locks  []string
+	config explore.Config
+	json   bool
+}
+
+func parseExplore(args []string) (r exploreRequest, err error) {
+	flags := flag.NewFlagSet("explore", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	budget := explore.DefaultBudget()
+	for _, a := range explore.Adversities() {
+		flags.IntVar(&budget[a], a.String(), budget[a], "")
+	}
+	flags.IntVar(&r.config.Most, "most", 3, "")
+	flags.IntVar(&r.config.Buyers, "buyers", 2, "")
+	flags.DurationVar(&r.config.For, "for", 0, "")
+	flags.BoolVar(&r.json, "json", false, "")
+	rest, err := parseAnywhere(flags, args)
+	switch {
+	case err != nil:
+		return r, err
+	case len(rest) != 1:
+		return r, usagef("one lock, or all: %s", strings.Join(explorable(), ", "))
+	case r.config.Buyers < 1 || r.config.Buyers > explore.MaxBuyers:
+		return r, usagef("--buyers %d; 1 to %d", r.config.Buyers, explore.MaxBuyers)
+	case r.config.Most < 0 || r.config.For < 0:
+		return r, usagef("--most and --for are not negative")
+	}
+	for _, a := range explore.Adversities() {
+		if budget[a] < 0 {
+			return r, usagef("--%v %d is negative", a, budget[a])
+		}
+	}
+	r.config.Budget = budget
+	if r.locks = rest; rest[0] == "all" {
+		r.locks = explorable()
+		r.config.For = cmp.Or(r.config.For, 15*time.Second)
+	}
+	r.config.For = cmp.Or(r.config.For, time.Minute)
+	return r, nil
+}
+
+func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	req, err := parseExplore(args)
+	if err != nil {
+		return err
+	}
+	p := &progress{w: stderr, interactive: interactive(stderr)}
+	for i, name := range req.locks {
+		c := req.config
+		c.Lock = name
+		c.Progress = func(at explore.Progress) {
+			p.note(fmt.Sprintf("%s: schedules with %s, %s tried, %s waiting", name, counted(at.Level, "adversity", "adversities"), thousands(at.Executions), thousands(at.Waiting)))
+		}
+		r, err := explore.Run(ctx, c)
+		p.clear()
+		if errors.Is(err, lock.ErrUnknown) || errors.Is(err, explore.ErrUnsupported) {
+			return usagef("%v", err)
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+		switch {
+		case req.json:
+			if err := json.NewEncoder(stdout).Encode(r); err != nil {
+				return err
+			}
+		case len(req.locks) > 1:
+			printRow(stdout, r, i == 0)
+		default:
+			if err := printExplored(ctx, stdout, r); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// coverage says what a search covers.
+func coverage(r explore.Result) string {
+	what := fmt.Sprintf("%s executions, %s states", thousands(r.Executions), thousands(r.States))
+	switch {
+	case r.Exhausted:
+		return "every schedule within the budget was tried: " + what
+	case r.Complete < 0:
+		return "not even the schedules without an adversity were all tried: " + what
+	}
+	return fmt.Sprintf("every schedule with at most %s was tried: %s", counted(r.Complete, "adversity", "adversities"), what)
+}
+
+// printRow prints one line of the table of all locks.
+func printRow(w io.Writer, r explore.Result, first bool) {
+	if first {
+		fmt.Fprintf(w, "%-15s %-9s %10s %8s  %s\n", "lock", "covered", "executions", "per s", "the shortest schedule of each anomaly, in steps (adversities)")
+	}
+	var found []string
+	for _, f := range r.Found {
+		found = append(found, fmt.Sprintf("%s %d (%d)", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent.Total()))
+	}
+	covered := fmt.Sprintf("<= %d", r.Complete)
+	if r.Exhausted {
+		covered = "all"
+	}
+	fmt.Fprintf(w, "%-15s %-9s %10s %8.0f  %s\n", r.Lock, covered, thousands(r.Executions), r.PerSecond(), cmp.Or(strings.Join(found, ", "), "none"))
+}
+
+func printExplored(ctx context.Context, w io.Writer, r explore.Result) error {
+	say := func(text string) { fmt.Fprintln(w, wrap(text, width(w))) }
+	say(fmt.Sprintf("%s, %s, at most %s.", r.Lock, counted(r.Buyers, "buyer", "buyers"), r.Budget))
+	say(i18n.Sentence(i18n.Plain(coverage(r))).String() + fmt.Sprintf(", %.0f a second.", r.PerSecond()))
+	if r.Diverged > 0 {
+		say(fmt.Sprintf("In %s the lock did not behave as before: what is covered is less than that.", counted(r.Diverged, "execution", "executions")))
+	}
+	if len(r.Found) == 0 {
+		say("No schedule breaks it.")
+		return nil
+	}
+	fmt.Fprintln(w, "\nThe shortest schedule of each anomaly:")
+	for _, f := range r.Found {
+		fmt.Fprintf(w, "  %-16s %2d steps, %-26s %s\n", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent, f.Schedule)
+	}
+	fmt.Fprintln(w)
+	p, err := explore.Play(ctx, explore.Config{}, r.Found[0].Schedule)
+	if err != nil {
+		return err
+	}
+	return printPlayed(w, p)
+}
+
+func replayHelp(w io.Writer) {
+	fmt.Fprint(w, `lab replay plays a schedule that lab explore has found, step by step, in virtual
+time, and draws it.
+
+usage: lab replay SCHEDULE [flags]
+
+SCHEDULE is LOCK~BUYERS~STEPS, such as naive~2~s1-q1-r1-t-s2-q2-r2:
+  s1  buyer 1 comes             q1  its request reaches the server
+  r1  the reply reaches it      w1  it writes, and begins to release
+  t   time goes on              z1, g1  its process pauses, and goes on
+  k1  its process dies          x1.2  its second connection breaks
+  e1  server 1 restarts empty   j1  its clock jumps
+Without a connection's number a request or reply is the oldest one.
+
+  --json   the steps, what was found, and what could come next, as one object
+
+Exit code: 0 when every step was possible, 1 when not, 2 for wrong usage.
+`)
+}
+
+func replay(ctx context.Context, args []string, stdout, _ io.Writer) error {
+	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	asJSON := flags.Bool("json", false, "")
+	rest, err := parseAnywhere(flags, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) != 1:
+		return usagef("one schedule")
+	}
+	s, err := explore.ParseSchedule(rest[0])
+	if err != nil {
+		return usagef("%v", err)
+	}
+	p, err := explore.Play(ctx, explore.Config{Budget: explore.DefaultBudget()}, s)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		return json.NewEncoder(stdout).Encode(p)
+	}
+	return printPlayed(stdout, p)
+}
+
+// printPlayed tells a schedule step by step, and draws what it shows.
+func printPlayed(w io.Writer, p explore.Played) error {
+	for i, one := range p.Steps {
+		fmt.Fprintf(w, "%3d  %-6s %s\n", i+1, one.Step, one.Says)
+	}
+	fmt.Fprintln(w)
+	drawn := p.Picture
+	if len(p.Proofs) > 0 {
+		drawn = &p.Proofs[0]
+	}
+	if drawn != nil {
+		if err := report.Lanes(w, *drawn, width(w), colour(w), i18n.English); err != nil {
+			return err
+		}
+		fmt.Fprintln(w, wrap("A step takes no time in the run, and 100 ms in the picture.", width(w)))
+	}
+	for _, f := range p.Found {
+		fmt.Fprintf(w, "%s, certain after step %d.\n", i18n.Sentence(i18n.Plain(explore.Title(f.Kind))), f.Step)
+	}
+	if len(p.Found) == 0 {
+		fmt.Fprintln(w, "Nothing is wrong so far.")
+	}
+	fmt.Fprintf(w, "\nAgain: lab replay '%s'\n", p.Schedule)
+	return nil
+}
+
+// counted is a number with its noun.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return thousands(n) + " " + many
+}
+
+// thousands is a number with commas.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}

@@ -1,0 +1,614 @@
+package explore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"seckill/internal/embedded"
+	"seckill/internal/eventlog"
+	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/judge"
+	"seckill/internal/lock"
+	"seckill/internal/lock/redis/quorum"
+	"seckill/internal/simulate"
+)
+
+// The times of a run. They are virtual, and so cost nothing, except on a real server.
+const (
+	// lease is shorter than the driver's timeout of 3 s: who waits for a reply may lose the lock meanwhile.
+	lease = 2 * time.Second
+	// pollEvery is between two attempts of a waiter that polls. There is one such attempt in a lease.
+	pollEvery = lease * 6 / 10
+	// patience is how long a buyer waits for the lock: longer than a dead holder's lease.
+	patience = lease * 14 / 10
+	// longest is the virtual time after which a schedule has no step of time any more.
+	longest = 3 * lease
+	// horizon is how long nothing may happen until nothing more happens.
+	horizon = time.Minute
+)
+
+// key is the lock that the buyers want.
+const key = "seat"
+
+// bed is one execution: processes and servers in a bubble of time, whose every message waits for a step.
+type bed struct {
+	config    Config
+	mechanism lock.Mechanism
+	began     time.Time
+	rest      func() // returns when nothing moves
+	nodes     []*node
+	procs     []*process
+	watcher   lock.Locker // asks the servers past the schedule
+
+	mu       sync.Mutex
+	open     bool // messages pass by themselves
+	seq      int
+	activity chan struct{} // something happened since the last receive
+
+	current *process // whose step was the last
+	quiet   bool     // time has gone on and nothing came of it
+	spent   Budget
+	steps   []taken
+	events  []happened
+	samples []judge.Sample // At is the number of the step
+	stored  string         // what the servers held after the last step
+	sampled string         // the same with the ends of the keys
+	found   []Finding      // that are seen while it runs
+	unwoken bool           // the lock is free, and somebody waits for it
+	lastAt  time.Duration  // of the step before
+	deaths  []moment
+	pauses  []moment
+	faults  []fault
+
+	stock, version int64
+	token          uint64 // the newest that wrote
+}
+
+// taken is a step that was taken, and when in virtual time.
+type taken struct {
+	Step
+	at    time.Duration
+	says  i18n.Text
+	spent Budget // up to this step
+}
+
+// happened is an event after so many steps.
+type happened struct {
+	eventlog.Event
+	step int
+}
+
+// moment is a fault of a process: from one step to another, or to the end.
+type moment struct {
+	proc     *process
+	from, to int
+}
+
+type fault struct {
+	step int
+	what Step
+}
+
+// node is a server.
+type node struct {
+	number int
+	redis  *embedded.Redis
+}
+
+func (n *node) serve(conn net.Conn) error { return n.redis.Serve(conn) }
+
+// keys returns the time that each key still has; 0: it has no end.
+func (n *node) keys() map[string]time.Duration {
+	mini := n.redis.Mini()
+	all := map[string]time.Duration{}
+	for _, k := range mini.Keys() {
+		all[k] = mini.TTL(k)
+	}
+	return all
+}
+
+// newBed starts servers and processes. t is that of the bubble.
+func newBed(t *testing.T, c Config, m lock.Mechanism) (*bed, error) {
+	b := &bed{
+		config: c, mechanism: m, began: time.Now(), rest: synctest.Wait, activity: make(chan struct{}, 1),
+		open: true, stock: int64(c.Buyers),
+	}
+	for i := range c.nodes(m) {
+		server, err := embedded.NewRedis()
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(server.Close)
+		b.nodes = append(b.nodes, &node{i + 1, server})
+	}
+	watcher, closeWatcher, err := c.Open(b.clients(func(_ *process, n *node) (net.Conn, error) {
+		return n.redis.Dial(context.Background(), "tcp", "")
+	}, nil))
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(closeWatcher)
+	b.watcher = watcher
+	for i := range c.Buyers {
+		p, err := b.newProcess(i + 1)
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(p.close)
+		b.procs = append(b.procs, p)
+	}
+	b.warmUp()
+	return b, nil
+}
+
+// clients returns a client of each server. dial makes their connections.
+func (b *bed) clients(dial func(*process, *node) (net.Conn, error), p *process) []*redis.Client {
+	all := make([]*redis.Client, len(b.nodes))
+	for i, n := range b.nodes {
+		o := simulate.ClientOptions(func(context.Context, string, string) (net.Conn, error) { return dial(p, n) })
+		o.Addr = fmt.Sprintf("127.0.0.1:%d", n.number)
+		o.PoolSize, o.PipelinePoolSize, o.ReadBufferSize, o.WriteBufferSize = 50, 50, 512, 512 // made thousands of times a second
+		all[i] = redis.NewClient(o)
+	}
+	return all
+}
+
+// warmUp makes connections and loads scripts, so that a schedule has the steps of the lock alone.
+func (b *bed) warmUp() {
+	for _, p := range b.procs {
+		if held, err := p.locker.Acquire(context.Background(), "warm", lock.Options{TTL: b.ttl()}); err == nil {
+			_ = held.Release(context.Background())
+		}
+	}
+	b.settle()
+	for _, n := range b.nodes {
+		n.redis.Mini().FlushAll()
+	}
+	b.mu.Lock()
+	b.open = false
+	b.mu.Unlock()
+	b.sample()
+}
+
+// ttl is the lease that a buyer asks for; 0: the mechanism's own.
+func (b *bed) ttl() time.Duration {
+	if b.mechanism.Ends == lock.EndsAfterLease {
+		return lease
+	}
+	return 0
+}
+
+// notice says that a process has done something. While it is paused it does nothing, whatever its timers say.
+func (b *bed) notice(p *process) {
+	if p.paused {
+		return
+	}
+	select {
+	case b.activity <- struct{}{}:
+	default:
+	}
+}
+
+// settle returns when nothing moves, with everything that was written in its queue.
+func (b *bed) settle() {
+	for moving := true; moving; {
+		b.rest()
+		moving = false
+		b.mu.Lock()
+		for _, p := range b.procs {
+			for _, w := range slices.Concat(p.wires, p.dialled) {
+				moving = w.collect() || moving
+			}
+		}
+		b.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.procs {
+		p.numberWires()
+		for _, q := range p.queues {
+			for i := range q.items {
+				if one := &q.items[i]; one.seq == 0 {
+					b.seq++
+					one.seq = b.seq
+					p.remember(b, q, one.data)
+				}
+			}
+		}
+	}
+}
+
+// option is a step that can be taken, and what it costs.
+type option struct {
+	Step
+	queue *queue // nil: it delivers nothing
+	cost  Budget
+	parks []*queue // that are held back from now on
+}
+
+// options returns what can happen next: what costs nothing first, the likeliest of it at the head.
+func (b *bed) options() []option {
+	var all []option
+	procs := slices.Clone(b.procs)
+	if b.current != nil { // who is running goes on
+		procs = slices.DeleteFunc(procs, func(p *process) bool { return p == b.current })
+		procs = append([]*process{b.current}, procs...)
+	}
+	running := b.running(b.current, nil)
+	for _, p := range procs {
+		for _, q := range p.waiting() {
+			o := option{Step: Step{q.action, p.number, q.conn()}, queue: q}
+			if p != b.current {
+				o.parks = running
+			}
+			if older := b.running(p, q); len(older) > 0 {
+				o.parks = append(slices.Clone(o.parks), older...)
+			}
+			all = append(all, o)
+		}
+		if p.paused {
+			all = append(all, option{Step: Step{Action: Resume, On: p.number}})
+		}
+	}
+	if i := slices.IndexFunc(b.procs, func(p *process) bool { return !p.started }); i >= 0 { // they are alike: only the next one
+		all = append(all, option{Step: Step{Action: Begin, On: i + 1}, parks: running})
+	}
+	if !b.quiet && b.now() < longest && slices.ContainsFunc(b.procs, (*process).atWork) {
+		var parks []*queue
+		for _, p := range b.procs {
+			parks = append(parks, b.running(p, nil)...)
+		}
+		all = append(all, option{Step: Step{Action: Time}, parks: parks})
+	}
+	for i := range all {
+		all[i].cost[Preemption] = processes(all[i].parks)
+	}
+	slices.SortStableFunc(all, func(x, y option) int { return cmp.Compare(x.rank(), y.rank()) })
+	return append(all, b.adversities()...)
+}
+
+// rank orders the options: those that cost more come later, what was held back and time come after the others.
+func (o option) rank() int {
+	r := 10 * o.cost.Total()
+	switch {
+	case o.queue != nil && o.queue.slow:
+		r += 2
+	case o.Action == Time:
+		r += 3
+	case o.Action == Begin:
+		r++
+	case o.Action == Resume:
+		r += 4
+	}
+	return r
+}
+
+// running returns what a process would do next without being held back: all of it, or what is older than a queue's.
+func (b *bed) running(p *process, than *queue) []*queue {
+	if p == nil {
+		return nil
+	}
+	var all []*queue
+	for _, q := range p.waiting() {
+		if !q.slow && q != than && (than == nil || q.items[0].seq < than.items[0].seq) {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+func processes(queues []*queue) int {
+	seen := map[*process]bool{}
+	for _, q := range queues {
+		seen[q.proc] = true
+	}
+	return len(seen)
+}
+
+// adversities returns the faults that the budget still allows.
+func (b *bed) adversities() []option {
+	var all []option
+	add := func(kind Adversity, step Step) {
+		if b.spent[kind] < b.config.Budget[kind] {
+			var cost Budget
+			cost[kind] = 1
+			all = append(all, option{Step: step, cost: cost})
+		}
+	}
+	for _, p := range b.procs {
+		if !p.started || p.finished || p.dead {
+			continue
+		}
+		if !p.paused {
+			add(Pausing, Step{Action: Pause, On: p.number})
+		}
+		add(Killing, Step{Action: Kill, On: p.number})
+		for _, w := range p.wires {
+			if !w.dead && !w.clientClosed && (w.subscribed || len(w.requests.items)+len(w.replies.items) > 0) {
+				add(Cutting, Step{Cut, p.number, w.number})
+			}
+		}
+	}
+	for _, n := range b.nodes {
+		if !b.procs[0].started {
+			break
+		}
+		add(Restarting, Step{Action: Restart, On: n.number})
+		if len(n.keys()) > 0 {
+			add(Jumping, Step{Action: Jump, On: n.number})
+		}
+	}
+	return all
+}
+
+// find returns the option that a step of a schedule means.
+func (b *bed) find(s Step) (option, error) {
+	var of *option
+	all := b.options()
+	for i := range all {
+		o := &all[i]
+		if o.Action != s.Action || o.On != s.On || s.Conn != 0 && o.Conn != s.Conn {
+			continue
+		}
+		if of == nil || o.queue != nil && o.queue.items[0].seq < of.queue.items[0].seq {
+			of = o
+		}
+	}
+	if of == nil {
+		return option{}, fmt.Errorf("%w: step %d, %s, is not possible then", ErrSchedule, len(b.steps)+1, s)
+	}
+	return *of, nil
+}
+
+// take carries out a step and waits until nothing moves.
+func (b *bed) take(o option) {
+	says := b.says(o)
+	b.mu.Lock()
+	b.steps = append(b.steps, taken{Step: b.short(o), at: b.now(), says: says})
+	b.mu.Unlock()
+	for _, q := range o.parks {
+		q.slow = true
+	}
+	b.spent = b.spent.plus(o.cost)
+	b.quiet = false
+	var p *process
+	if o.On > 0 && o.Action != Restart && o.Action != Jump {
+		p = b.procs[o.On-1]
+	}
+	switch o.Action {
+	case Begin:
+		p.begin(b)
+	case Request, Reply, Work:
+		b.deliver(o.queue)
+	case Time:
+		b.pass()
+	case Pause:
+		p.paused = true
+		b.pauses = append(b.pauses, moment{p, len(b.steps), 0})
+	case Resume:
+		p.paused = false
+		for i := range b.pauses {
+			if b.pauses[i].proc == p && b.pauses[i].to == 0 {
+				b.pauses[i].to = len(b.steps)
+			}
+		}
+	case Kill:
+		p.die(b)
+		b.deaths = append(b.deaths, moment{p, len(b.steps), 0})
+	case Cut:
+		b.mu.Lock()
+		p.wires[o.Conn-1].breakDown()
+		b.mu.Unlock()
+	case Restart:
+		n := b.nodes[o.On-1]
+		n.redis.Stop()
+		n.redis.Mini().FlushAll()
+		n.redis.Start()
+	case Jump:
+		b.nodes[o.On-1].redis.Mini().FastForward(lease)
+	}
+	switch o.Action {
+	case Begin, Request, Reply, Work:
+		b.current = p
+	case Time, Pause, Kill:
+		if o.Action == Time || b.current == p {
+			b.current = nil
+		}
+	case Restart, Jump, Cut:
+		b.faults = append(b.faults, fault{len(b.steps), o.Step})
+	}
+	if p != nil && o.Action != Request { // a process knows nothing of what reaches a server
+		p.remember(b, &queue{action: o.Action, proc: p}, nil)
+	}
+	b.settle()
+	b.sample()
+	b.steps[len(b.steps)-1].spent = b.spent
+	b.look()
+}
+
+// spentUntil is what the first n steps have cost.
+func (b *bed) spentUntil(n int) Budget {
+	if n == 0 {
+		return Budget{}
+	}
+	return b.steps[n-1].spent
+}
+
+// short is a step without its connection, if it is the one that is meant without.
+func (b *bed) short(o option) Step {
+	if o.queue == nil {
+		return o.Step
+	}
+	for _, q := range o.queue.proc.waiting() {
+		if q.action == o.Action {
+			if q == o.queue {
+				return Step{Action: o.Action, On: o.On}
+			}
+			break
+		}
+	}
+	return o.Step
+}
+
+// deliver lets what is first in a queue arrive.
+func (b *bed) deliver(q *queue) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := q.items[0]
+	if q.items = q.items[1:]; len(q.items) == 0 {
+		q.slow = false
+	}
+	switch w := q.wire; q.action {
+	case Request:
+		_, _ = w.forward(false, first.data)
+		if w.clientClosed && len(q.items) == 0 {
+			_ = w.toServer.Close()
+		}
+	case Reply:
+		q.proc.remember(b, q, first.data)
+		_, _ = w.forward(true, first.data)
+	case Work:
+		q.proc.gate <- struct{}{}
+	}
+}
+
+// pass lets time go on until something happens or a key ends.
+func (b *bed) pass() {
+	select {
+	case <-b.activity:
+	default:
+	}
+	next := horizon
+	for _, n := range b.nodes {
+		for _, left := range n.keys() {
+			if left > 0 {
+				next = min(next, left)
+			}
+		}
+	}
+	before := len(b.events)
+	timer := time.NewTimer(next)
+	defer timer.Stop()
+	select {
+	case <-b.activity:
+	case <-timer.C:
+		b.quiet = next == horizon && len(b.events) == before
+	}
+	b.settle()
+	ended := b.store() != b.stored // nothing reached a server meanwhile
+	if ended {
+		b.spent[Expiry]++
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := &b.steps[len(b.steps)-1]
+	now.says = passed(b.now()-now.at, ended)
+	now.at = b.now()
+}
+
+func (b *bed) now() time.Duration { return time.Since(b.began) }
+
+// store is what the servers hold, without the time that is left.
+func (b *bed) store() string {
+	var text strings.Builder
+	for _, n := range b.nodes {
+		_ = n.redis.Mini().Keys() // removes what has ended
+		fmt.Fprintf(&text, "%d\n%s", n.number, n.redis.Mini().Dump())
+	}
+	return text.String()
+}
+
+// sample notes what the lock's store holds, if that has changed.
+func (b *bed) sample() {
+	b.stored = b.store()
+	var ends strings.Builder
+	for _, n := range b.nodes {
+		left := n.keys()
+		for _, k := range slices.Sorted(maps.Keys(left)) {
+			if left[k] > 0 {
+				fmt.Fprintln(&ends, n.number, k, left[k]+b.now())
+			}
+		}
+	}
+	now := b.stored + ends.String()
+	if now == b.sampled && len(b.samples) > 0 {
+		return
+	}
+	b.sampled = now
+	at := int64(len(b.steps))
+	if of, ok := b.watcher.(interface {
+		InspectNodes(context.Context, string) []quorum.NodeState
+	}); ok {
+		for i, s := range of.InspectNodes(context.Background(), key) {
+			b.samples = append(b.samples, judge.Sample{At: at, Key: key, Server: fmt.Sprintf("node %d", i+1), Stored: *eventlog.StoredFrom(lock.State{Owner: s.Owner, TTL: s.TTL})})
+		}
+	}
+	if of, ok := b.watcher.(lock.Inspector); ok {
+		if state, err := of.Inspect(context.Background(), key); err == nil {
+			b.samples = append(b.samples, judge.Sample{At: at, Key: key, Stored: *eventlog.StoredFrom(state)})
+		}
+	}
+}
+
+// state is a digest of everything that decides what can happen from now on: the time, what each process was told and
+// when, what is under way, and what the servers and the database hold.
+func (b *bed) state() string {
+	h := fnv.New128a()
+	fmt.Fprintln(h, b.now(), b.current != nil, b.quiet, b.stock, b.version, b.token, b.tidy(b.sampled))
+	if b.current != nil {
+		fmt.Fprintln(h, b.current.number)
+	}
+	for _, p := range b.procs {
+		fmt.Fprintln(h, p.digest.Sum(nil), p.started, p.finished, p.dead, p.paused)
+		for _, q := range p.queues {
+			if len(q.items) > 0 {
+				fmt.Fprintln(h, string(q.action), q.conn(), q.slow, len(q.items))
+				for _, one := range q.items {
+					fmt.Fprintln(h, b.tidy(string(one.data)))
+				}
+			}
+		}
+		for _, w := range p.wires {
+			fmt.Fprint(h, w.dead, w.clientClosed)
+		}
+	}
+	return string(h.Sum(nil))
+}
+
+// end lets everything go its way until all goroutines have ended.
+func (b *bed) end() {
+	b.mu.Lock()
+	b.open = true
+	for _, p := range b.procs {
+		p.paused = false
+		for _, w := range slices.Concat(p.wires, p.dialled) {
+			for _, q := range []*queue{w.requests, w.replies} {
+				for _, one := range q.items {
+					_, _ = w.forward(q.action == Reply, one.data)
+				}
+				q.drop()
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, p := range b.procs {
+		p.cancel()
+	}
+	time.Sleep(horizon)
+}
+
+// newHash is of a process' memory.
+func newHash() hash.Hash { return fnv.New128a() }

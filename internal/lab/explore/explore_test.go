@@ -1,0 +1,177 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"seckill/internal/lab/finding"
+	"seckill/internal/lock"
+	"seckill/internal/testkit/fail"
+)
+
+// run explores a lock with a budget until everything within it was tried.
+func run(t *testing.T, name string, b Budget) Result {
+	t.Helper()
+	r, err := Run(t.Context(), Config{Lock: name, Budget: b})
+	fail.NowIf(t, err)
+	if !r.Exhausted || r.Diverged > 0 {
+		t.Errorf("%s: %d executions diverged; everything was tried: %v", name, r.Diverged, r.Exhausted)
+	}
+	return r
+}
+
+// shortest are the schedules of a result, by kind.
+func shortest(r Result) map[finding.Kind]string {
+	all := map[finding.Kind]string{}
+	for _, f := range r.Found {
+		all[f.Kind] = f.Schedule.String()
+	}
+	return all
+}
+
+// The known failures of the weak locks are found, each by its shortest schedule.
+func TestShortestCounterexamples(t *testing.T) {
+	expired := Budget{Preemption: 2, Expiry: 1}
+	for _, c := range []struct {
+		lock   string
+		budget Budget
+		kind   finding.Kind
+		want   string
+	}{
+		{"naive", expired, finding.Overlaps, "naive~2~s1-q1-r1-t-s2-q2-r2"},
+		{"naive", expired, finding.WrongReleases, "naive~2~s1-q1-r1-t-s2-q2-r2-w1-q1"},
+		{"naive", expired, finding.LostUpdates, "naive~2~s1-q1-r1-t-s2-q2-r2-w2-q2-r2-w1"},
+		{"uuid", expired, finding.WrongReleases, "uuid~2~s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1"}, // between GET and DEL
+		{"lua", expired, finding.StaleWrites, "lua~2~s1-q1-r1-t-s2-q2-r2-w2-q2-r2-w1"},
+		{"setnx", Budget{Killing: 1}, finding.StuckKeys, "setnx~2~s1-k1"},
+		{"setnx-expire", Budget{Killing: 1}, finding.StuckKeys, "setnx-expire~2~s1-k1"}, // between SETNX and EXPIRE
+		{"uuid-wrong-key", Budget{}, finding.LockedOut, "uuid-wrong-key~2~s1-q1-r1-w1-q1-r1-s2"},
+	} {
+		t.Run(c.lock+" "+string(c.kind), func(t *testing.T) {
+			fail.Unequal(t, shortest(run(t, c.lock, c.budget))[c.kind], c.want, "schedule")
+		})
+	}
+}
+
+// late is what the contract of [lock.Locker] says of a command that the server carries out after the clean-up: what it takes
+// stays for its lease.
+var late = map[finding.Kind]string{finding.LockedOut: "~2~s1-t-q1.2-r1-w1-q1.2-r1-q1.2-q1-r1-s2"}
+
+// What a lock promises, it keeps in every schedule within a budget. The soak has larger ones.
+func TestEverySchedule(t *testing.T) {
+	for _, c := range []struct {
+		lock   string
+		budget Budget
+		known  map[finding.Kind]string
+	}{
+		{"lua", Budget{Preemption: 2}, nil},
+		{"native", Budget{Pausing: 1}, nil},
+		{"reentrant", Budget{Killing: 1}, nil},
+		{"fair", Budget{Cutting: 1}, nil},
+		{"fenced", Budget{Preemption: 1}, late},
+		{"multi", Budget{Killing: 1}, nil},
+		{"red", Budget{Restarting: 1}, nil}, // one of three
+	} {
+		holds(t, c.lock, c.budget, c.known)
+	}
+}
+
+// holds explores a lock, of which nothing but what is known may be found.
+func holds(t *testing.T, name string, b Budget, known map[finding.Kind]string) {
+	t.Run(fmt.Sprint(name, " ", b), func(t *testing.T) {
+		found := shortest(run(t, name, b))
+		for kind, schedule := range known {
+			fail.Unequal(t, found[kind], name+schedule, string(kind))
+			delete(found, kind)
+		}
+		if len(found) > 0 {
+			t.Error(found)
+		}
+	})
+}
+
+// Two runs find the same, with the same number of executions.
+func TestTheSameTwice(t *testing.T) {
+	for _, name := range []string{"thread-id", "reentrant"} {
+		b := Budget{Expiry: 1, Killing: 1}
+		first, second := run(t, name, b), run(t, name, b)
+		fail.Unequal(t, second.Executions, first.Executions, name+" executions")
+		fail.Unequal(t, second.States, first.States, name+" states")
+		if !maps.Equal(shortest(first), shortest(second)) {
+			t.Errorf("%s: %v, then %v", name, shortest(first), shortest(second))
+		}
+	}
+}
+
+// A played schedule shows what was found, with a picture, and what could come next.
+func TestPlay(t *testing.T) {
+	s, err := ParseSchedule("naive~2~s1-q1-r1-t-s2-q2-r2-w1-q1")
+	fail.NowIf(t, err)
+	p, err := Play(t.Context(), Config{Budget: DefaultBudget()}, s)
+	fail.NowIf(t, err)
+	kinds := map[finding.Kind]int{}
+	for _, f := range p.Found {
+		kinds[f.Kind] = f.Step
+	}
+	fail.Unequal(t, kinds[finding.Overlaps], 7, "step of the overlap")
+	fail.Unequal(t, kinds[finding.WrongReleases], 9, "step of the wrong release")
+	fail.Unequal(t, fmt.Sprint(p.Spent), "2 preemptions, 1 expiry", "spent")
+	fail.Unequal(t, fmt.Sprint(p.Steps[3].Says), "Time goes on by 2s, until a key ends", "step 4")
+	if p.Picture == nil || len(p.Proofs) == 0 || !slices.ContainsFunc(p.Next, func(c Choice) bool { return c.Step.String() == "r1" }) {
+		t.Errorf("pictures: %v, %d proofs; next: %v", p.Picture != nil, len(p.Proofs), p.Next)
+	}
+}
+
+func TestWhatCannotBeExplored(t *testing.T) {
+	for _, c := range []struct {
+		config Config
+		want   error
+	}{
+		{Config{Lock: "zk-queue"}, ErrUnsupported},
+		{Config{Lock: "nonsense"}, lock.ErrUnknown},
+	} {
+		if _, err := Run(t.Context(), c.config); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.config.Lock, err)
+		}
+	}
+	if _, err := Run(t.Context(), Config{Lock: "naive", Buyers: MaxBuyers + 1}); err == nil {
+		t.Error("too many buyers")
+	}
+	s, err := ParseSchedule("naive~2~s1-q1-w1")
+	fail.NowIf(t, err)
+	if _, err := Play(t.Context(), Config{}, s); !errors.Is(err, ErrSchedule) {
+		t.Errorf("a step that is not possible: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Config{Lock: "naive"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+func TestParseSchedule(t *testing.T) {
+	for _, text := range []string{"", "naive", "naive~2", "~2~s1", "naive~9~s1", "naive~x~s1", "naive~2~y1", "naive~2~s", "naive~2~s0", "naive~2~q1.x", "naive~2~s1--q1"} {
+		if s, err := ParseSchedule(text); !errors.Is(err, ErrSchedule) {
+			t.Errorf("%q: %v, %v", text, s, err)
+		}
+	}
+}
+
+// A schedule's text is what it was read from.
+func FuzzSchedule(f *testing.F) {
+	f.Add("red~3~s1-q1.2-r1-t-z1-g1-k2-x1.3-e2-j1-w1")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := ParseSchedule(text)
+		if err != nil {
+			return
+		}
+		again, err := ParseSchedule(s.String())
+		if err != nil || again.String() != s.String() {
+			t.Errorf("%q: %q, then %q, %v", text, s, again, err)
+		}
+	})
+}
