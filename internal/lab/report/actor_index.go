@@ -50,6 +50,16 @@ func (c actorIndex) owner(lane finding.Lane, who string) int {
 	return c[who]
 }
 
+// ownerColours is the number of colours. After that they repeat, and the letters go on.
+const ownerColours = 7
+
+func colourNumber(owner int) int {
+	if owner <= 0 {
+		return 0
+	}
+	return (owner-1)%ownerColours + 1
+}
+
 // letter is what an owner is called where a name has no room.
 func letter(owner int) string {
 	if owner <= 0 {

@@ -18,9 +18,6 @@ var pictureTemplate string
 //go:embed picture.css
 var pictureCSS string
 
-// ownerColours is the number of colours. After that they repeat, and the letters go on.
-const ownerColours = 7
-
 // SVGs draws a witness in each size; the stylesheet shows the one that fits. See [SVG].
 func SVGs(wit finding.Witness, id string, lang i18n.Language) (template.HTML, error) {
 	wide, err := SVG(wit, id, lang, Wide)
@@ -57,13 +54,6 @@ func pictureFuncs() template.FuncMap {
 		},
 		"crosses": func(m pictureMark) bool { return m.Moment != m.X },
 	}
-}
-
-func colourNumber(owner int) int {
-	if owner <= 0 {
-		return 0
-	}
-	return (owner-1)%ownerColours + 1
 }
 
 // colour is the class of an owner's colour.
