@@ -16,8 +16,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// The promises of an order's life hold for random interleavings of everything that can happen.
-func TestLifeUnderRandomInterleavings(t *testing.T) {
+// The promises of an order's lifecycle hold for random interleavings of everything that can happen.
+func TestLifecycleUnderRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []struct {
 		name  string
@@ -93,13 +93,13 @@ func interleave(s *shop, steps int) {
 					received.mu.Lock()
 					received.payments[r.PaymentID] = r
 					received.mu.Unlock()
-					_, err = s.life.MarkPaid(ctx, r)
+					_, err = s.lifecycle.MarkPaid(ctx, r)
 				case 4:
-					_, err = s.life.Cancel(ctx, id)
+					_, err = s.lifecycle.Cancel(ctx, id)
 				case 5:
 					err = s.expireSome(ctx, id)
 				case 6:
-					if _, err = s.life.BeginRefund(ctx, id); err == nil && random.IntN(2) == 0 {
+					if _, err = s.lifecycle.BeginRefund(ctx, id); err == nil && random.IntN(2) == 0 {
 						err = s.refundAll(ctx)
 					}
 				case 7:
@@ -153,7 +153,7 @@ func (s *shop) expireSome(ctx context.Context, id int64) error {
 	if err := s.endTimeToPay(ctx, id); err != nil {
 		return err
 	}
-	_, err := s.life.ExpireDue(ctx, 10)
+	_, err := s.lifecycle.ExpireDue(ctx, 10)
 	return err
 }
 
@@ -170,12 +170,12 @@ func (s *shop) endTimeToPay(ctx context.Context, id int64) error {
 
 // refundAll carries out what is due at the provider, each refund twice.
 func (s *shop) refundAll(ctx context.Context) error {
-	due, err := s.life.DueRefunds(ctx, "", 100)
+	due, err := s.lifecycle.DueRefunds(ctx, "", 100)
 	if err != nil {
 		return err
 	}
 	for _, r := range due {
-		if err := errors.Join(s.life.MarkRefunded(ctx, r.PaymentID), s.life.MarkRefunded(ctx, r.PaymentID)); err != nil {
+		if err := errors.Join(s.lifecycle.MarkRefunded(ctx, r.PaymentID), s.lifecycle.MarkRefunded(ctx, r.PaymentID)); err != nil {
 			return err
 		}
 	}
@@ -218,7 +218,7 @@ func (s *shop) accounts(received *money, placed *orders) {
 	t := s.t
 	bought, outcomes := map[int64]int{}, map[string]int{}
 	for id, r := range received.payments {
-		settled, err := s.life.MarkPaid(t.Context(), r)
+		settled, err := s.lifecycle.MarkPaid(t.Context(), r)
 		if err != nil || !settled.Repeated {
 			t.Errorf("payment %s was forgotten: %+v, %v", id, settled, err)
 		}
@@ -234,13 +234,13 @@ func (s *shop) accounts(received *money, placed *orders) {
 			bought[r.OrderID]++
 		}
 	}
-	if due, err := s.life.DueRefunds(t.Context(), "", 10); err != nil || len(due) > 0 {
+	if due, err := s.lifecycle.DueRefunds(t.Context(), "", 10); err != nil || len(due) > 0 {
 		t.Errorf("%d refunds are due, %v", len(due), err)
 	}
 	for _, id := range placed.ids {
 		o, err := s.db.Orders().Order(t.Context(), id)
 		must(t, err)
-		d, err := s.life.Details(t.Context(), id)
+		d, err := s.lifecycle.Details(t.Context(), id)
 		must(t, err)
 		wasPaid := o.Status == order.Paid || o.Status == order.Refunding || o.Status == order.Refunded
 		if bought[id] > 1 || wasPaid != (bought[id] == 1) {

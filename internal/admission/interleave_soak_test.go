@@ -6,7 +6,7 @@ import (
 	"seckill/internal/testkit"
 )
 
-func TestSoakLifeUnderRandomInterleavings(t *testing.T) {
+func TestSoakLifecycleUnderRandomInterleavings(t *testing.T) {
 	testkit.Soak(t)
 	for range 10 {
 		interleave(newShop(t, testkit.MariaDB(t)), 2000)

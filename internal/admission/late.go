@@ -15,7 +15,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// LateMoney finds out whether money that came for a cancelled or expired order can have a voucher. Every process runs
+// LateMoney finds out whether money that came for a cancelled or expired order can have a unit. Every process runs
 // one, and none of them is special: the database says what is undecided, and each step may be repeated, by any of
 // them.
 //
@@ -25,7 +25,7 @@ import (
 //	Redis reserves a unit              the entry of the stream has the order; asking again gives the same answer
 //	a worker writes the entry          one transaction: the order is paid, the stock taken, the money decided
 //	Redis forgets the reservation      the voucher is rebuilt without it; the money is still undecided
-//	Redis has no voucher, or           the money is decided: it goes back. A reservation that a paused process makes
+//	Redis has no unit left, or         the money is decided: it goes back. A reservation that a paused process makes
 //	the user has another order         afterwards is given back when its entry is written
 //
 // The reservation is of the order itself, but does not look like its first one ([ledger.ReservedLate]).

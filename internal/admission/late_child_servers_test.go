@@ -166,9 +166,9 @@ func childSettlements(db *database.DB, f fate) (*payment.Settlements, error) {
 	if err != nil {
 		return nil, err
 	}
-	life := moneyStore{db.Lifecycle(), f}
+	lifecycle := moneyStore{db.Lifecycle(), f}
 	return payment.NewSettlements(payment.SettlementsConfig{
-		Webhooks: webhooks, Provider: payment.NewProvider(client, "EUR"), Lifecycle: life, Store: life,
+		Webhooks: webhooks, Provider: payment.NewProvider(client, "EUR"), Lifecycle: lifecycle, Store: lifecycle,
 		Observer: unobserved{}, Log: slog.New(slog.NewTextHandler(os.Stdout, nil)),
 	})
 }

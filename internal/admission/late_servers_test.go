@@ -26,7 +26,7 @@ func (s *shop) cancelled(v *voucher.Voucher, user int64) int64 {
 // money receives the price of an order, which is over.
 func (s *shop) money(id int64) {
 	s.t.Helper()
-	got, err := s.life.MarkPaid(s.t.Context(), order.Receipt{PaymentID: fmt.Sprint("pay_", id), OrderID: id, AmountCents: cents, At: time.Now()})
+	got, err := s.lifecycle.MarkPaid(s.t.Context(), order.Receipt{PaymentID: fmt.Sprint("pay_", id), OrderID: id, AmountCents: cents, At: time.Now()})
 	if err != nil || got.Outcome != order.LateUndecided {
 		s.t.Fatalf("%+v, %v", got, err)
 	}
@@ -37,7 +37,7 @@ func (s *shop) wants(id int64, state order.Status, outcome order.Outcome) {
 	s.t.Helper()
 	o, err := s.db.Orders().Order(s.t.Context(), id)
 	must(s.t, err)
-	d, err := s.life.Details(s.t.Context(), id)
+	d, err := s.lifecycle.Details(s.t.Context(), id)
 	must(s.t, err)
 	if o.Status != state || len(d.Payments) != 1 || d.Payments[0].Outcome != outcome || d.Payments[0].RefundDue != outcome.Refund() {
 		s.t.Errorf("order %d is %s with %+v, want %s and %s", id, o.Status, d.Payments, state, outcome)
@@ -65,7 +65,7 @@ func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 			s.wants(third, order.Cancelled, order.RefundNoStock)
 			s.balanced(v)
 
-			must(t, errOf(s.life.BeginRefund(t.Context(), first)))
+			must(t, errOf(s.lifecycle.BeginRefund(t.Context(), first)))
 			s.returned()
 			s.balanced(v)
 			wantErr(t, "after the refund", errOf(s.place(t.Context(), v, 1)), nil)

@@ -208,7 +208,7 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 		o, err := d.Orders().Order(t.Context(), i+1)
 		wantErr(t, err)
 		won[o.Status]++
-		// A payment that comes second takes the voucher again, so it always ends as paid here.
+		// A payment that comes second takes a unit again, so it always ends as paid here.
 		if o.Status != order.Paid || !settled.Outcome.Bought() {
 			t.Errorf("order %d is %s, and its money %s", i+1, o.Status, settled.Outcome)
 		}

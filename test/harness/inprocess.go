@@ -91,7 +91,7 @@ func Noticed(logs string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(logs) {
 		slow := strings.Contains(line, `"msg":"slow statement"`) ||
-			// of the Redis in the process. TestIdleReadIsNoFailure of internal/fulfil has what is not the machine's.
+			// A read of the Redis in the process, which a slow machine answers late.
 			strings.Contains(line, `"msg":"fulfil: a stream failed, retrying","error":"read accepted orders: read pipe: i/o timeout"`)
 		if !slow {
 			lines.WriteString(line)

@@ -28,15 +28,15 @@ import (
 // shop is a process that sells vouchers that ask for payment, under both flows. Its orders are placed, paid,
 // cancelled, expired and refunded by hand.
 type shop struct {
-	t       *testing.T
-	client  *redis.Client
-	db      *database.DB
-	prefix  string
-	life    *database.Lifecycle
-	gate    *admission.Gate
-	returns *admission.Returner
-	late    *admission.LateMoney
-	ids     *atomic.Int64
+	t         *testing.T
+	client    *redis.Client
+	db        *database.DB
+	prefix    string
+	lifecycle *database.Lifecycle
+	gate      *admission.Gate
+	returns   *admission.Returner
+	late      *admission.LateMoney
+	ids       *atomic.Int64
 	// stopWorkers stops the workers of this process; s.work starts others.
 	stopWorkers func()
 }
@@ -51,7 +51,7 @@ func newShop(t *testing.T, where testkit.Database) *shop {
 	must(t, err)
 	client := redis.NewClient(&redis.Options{Addr: testkit.Redis(t).Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
-	s := &shop{t: t, client: client, db: db, prefix: testkit.KeyPrefix(t), life: db.Lifecycle(), ids: &atomic.Int64{}}
+	s := &shop{t: t, client: client, db: db, prefix: testkit.KeyPrefix(t), lifecycle: db.Lifecycle(), ids: &atomic.Int64{}}
 	s.ids.Store(1000)
 	s.start()
 	return s
@@ -170,7 +170,7 @@ func (s *shop) bought(v *voucher.Voucher, user int64) int64 {
 
 func (s *shop) cancel(id int64) {
 	s.t.Helper()
-	must(s.t, errOf(s.life.Cancel(s.t.Context(), id)))
+	must(s.t, errOf(s.lifecycle.Cancel(s.t.Context(), id)))
 }
 
 // loseAll has Redis lose everything.
@@ -240,7 +240,7 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 		t.Fatalf("a fifth order of four: %v", err)
 	}
 	for user := range int64(2) {
-		o, err := s.life.Cancel(t.Context(), orders[user+1])
+		o, err := s.lifecycle.Cancel(t.Context(), orders[user+1])
 		if err != nil || o.Status != order.Cancelled {
 			t.Fatalf("%+v, %v", o, err)
 		}
