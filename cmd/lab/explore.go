@@ -19,40 +19,41 @@ import (
 
 func exploreHelp(w io.Writer) {
 	d := explore.DefaultBudget()
-	fmt.Fprintf(w, `lab explore runs the real code of a lock under every schedule within a budget, in
-virtual time, and prints the shortest schedule that breaks it. It needs no server.
+	fmt.Fprintf(w, `lab explore runs the code of a lock under every schedule within a budget, and
+prints the shortest one that breaks it. It needs no server: time is virtual.
 
 usage: lab explore LOCK [flags]
        lab explore all [flags]
 
-LOCK keeps its locks in Redis: %s.
-A schedule says which request reaches the server next, and which reply its process;
-when time goes on, and what fails. What is not the usual course is an adversity:
+LOCK keeps its locks in Redis:
+%s.
+A schedule says which request reaches the server next, and which reply its
+process; when time goes on, and what fails. Bad luck is counted, by kind:
 
-`, strings.Join(explorable(), ", "))
+`, wrap(strings.Join(explorable(), ", "), narrow))
 	for _, a := range explore.Adversities() {
 		fmt.Fprintf(w, "  --%-14s %s (default %d)\n", a.String()+" N", adversityHelp[a], d[a])
 	}
-	fmt.Fprint(w, `  --most N         adversities of all kinds in one schedule (default 3)
+	fmt.Fprint(w, `  --most N         of all kinds together in one schedule (default 3)
   --buyers N       processes that want the lock, 1 to 4 (default 2)
   --for DURATION   stop after it (default 1m; with all: 15s for each lock)
   --json           one object per lock on standard output, nothing else
 
-The search goes by the number of adversities, then by the number of steps: what it
+The search goes by the amount of bad luck, then by the number of steps: what it
 finds first is the shortest. Two runs find the same. Progress goes to standard
-error. Exit code: 0 when the search came to an end or its time was over, also where
-it found something; 1 when it failed or was interrupted; 2 for wrong usage.
+error. Exit code: 0 when the search is over or its time is, also where it found
+something; 1 when it failed or was interrupted; 2 for wrong usage.
 `)
 }
 
 var adversityHelp = map[explore.Adversity]string{
-	explore.Preemption: "a message or a holder's work is held back while others go on",
+	explore.Preemption: "a message or a holder's work is held back",
 	explore.Expiry:     "time goes on past the end of a key",
 	explore.Pausing:    "a process stops for a while",
 	explore.Killing:    "a process dies",
-	explore.Cutting:    "a connection breaks, with what is under way on it",
+	explore.Cutting:    "a connection breaks, and loses what is under way",
 	explore.Restarting: "a server restarts without its data",
-	explore.Jumping:    "a server's clock jumps forward by the length of a lease",
+	explore.Jumping:    "a server's clock jumps forward by a lease",
 }
 
 // explorable are the locks of the catalogue that can be explored.
