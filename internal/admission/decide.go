@@ -92,8 +92,8 @@ func (b *bucket) decide(requests []*request) error {
 
 // undecided is a batch until each of its orders is decided.
 //
-// If the reply of an attempt is lost, the attempt may still act until its expiry. Until then the requests of the batch are
-// in doubt: nobody is refused, and the same batch is sent again.
+// If the reply of an attempt is lost, the attempt may still act until its expiry. Until then the requests of the batch
+// are in doubt: nobody is refused, and the same batch is sent again.
 type undecided struct {
 	bucket *bucket
 	left   []*request // those without an answer
@@ -125,8 +125,8 @@ func (u *undecided) failed(expiry int64, err error) step {
 	return step{cause: err}
 }
 
-// unacknowledged takes note of an attempt that has acted, while too few replicas have what it accepted: nobody is told of
-// an accepted order.
+// unacknowledged takes note of an attempt that has acted, while too few replicas have what it accepted: nobody is told
+// of an accepted order.
 func (u *undecided) unacknowledged(d ledger.Decision, epoch int64, err error) step {
 	u.observe(d, epoch)
 	u.acted = true
@@ -151,8 +151,8 @@ func (u *undecided) decided(ctx context.Context, d ledger.Decision, epoch int64)
 	return step{cause: errInDoubt, pause: max(firstPause, time.Duration(u.doubt-d.Now)*time.Millisecond)}
 }
 
-// final reports whether an outcome is the order's answer. A refusal is not, while an earlier attempt may still accept the
-// order, or another bucket may have stock.
+// final reports whether an outcome is the order's answer. A refusal is not, while an earlier attempt may still accept
+// the order, or another bucket may have stock.
 func (u *undecided) final(d ledger.Decision, o ledger.Outcome) bool {
 	return refusal(o) == nil || d.Now > u.doubt && (o != ledger.SoldOut || !u.bucket.voucher.split())
 }
@@ -178,8 +178,8 @@ func (u *undecided) answer(d ledger.Decision, final func(ledger.Outcome) bool) {
 	u.left = left
 }
 
-// observe remembers what Redis has, so that a loss is noticed. That includes what no replica has acknowledged: a consumer
-// may have persisted it already.
+// observe remembers what Redis has, so that a loss is noticed. That includes what no replica has acknowledged: a
+// consumer may have persisted it already.
 func (u *undecided) observe(d ledger.Decision, epoch int64) {
 	k := ledger.Known{Epoch: epoch, Seq: d.Seq, Returned: d.Returned}
 	last := strings.LastIndexByte(d.Outcomes, ledger.Accepted)
@@ -204,8 +204,8 @@ func (u *undecided) giveUp(cause error) error {
 	return err
 }
 
-// attempt asks Redis once. It also returns until when the call may act, by Redis' clock. The bucket
-// was open, so Redis' clock is known.
+// attempt asks Redis once. It also returns until when the call may act, by Redis' clock. The bucket was open, so Redis'
+// clock is known.
 func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*request) (ledger.Decision, int64, error) {
 	v := b.voucher
 	ctx, cancel := context.WithTimeout(ctx, v.config.AttemptTimeout)
@@ -251,8 +251,8 @@ func (b *bucket) wakeWorkers(now time.Duration) {
 	b.voucher.config.Workers.Wake(b.voucher.id, b.number)
 }
 
-// updateCache stores what a decision says about the bucket as a whole. That one of several buckets is
-// empty says nothing about the voucher.
+// updateCache stores what a decision says about the bucket as a whole. That one of several buckets is empty says
+// nothing about the voucher.
 func (b *bucket) updateCache(d ledger.Decision) {
 	v := b.voucher
 	now := v.now()

@@ -62,8 +62,9 @@ func TestLostRepliesAreNoAttempts(t *testing.T) {
 		suspicious := m.entries[0]
 		suspicious.consumer, suspicious.deliveries, m.repliesLost = "gone-1", 100, true
 		m.refuseFirst(order.ErrUnavailable) // before the first write nothing is counted, and the database is asked
-		for range 10 {                      // processes
-			m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
+		often := func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }
+		for range 10 { // processes
+			m.work(t, often, func() {
 				m.flow(100*time.Millisecond, 30*time.Second)
 				if _, rejected := m.after(0); suspicious.acknowledged || len(rejected) != 0 {
 					t.Errorf("written %v, rejected %v", suspicious.acknowledged, rejected)
@@ -75,7 +76,7 @@ func TestLostRepliesAreNoAttempts(t *testing.T) {
 			m.begun = 0
 		}
 		m.repliesLost, m.refuse = false, nil
-		m.work(t, func(c *Config) { c.ClaimIdle, c.ClaimEvery = time.Second, time.Second }, func() {
+		m.work(t, often, func() {
 			m.flow(time.Second, 10*time.Second)
 			if _, rejected := m.after(10 * time.Second); !suspicious.acknowledged || len(rejected) != 0 {
 				t.Errorf("written %v, rejected %v", suspicious.acknowledged, rejected)

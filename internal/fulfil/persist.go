@@ -230,23 +230,19 @@ func (w *worker) complete(ctx context.Context, batch []entry, statuses []order.S
 	if err := w.config.Faults.Pass(ctx, lock.AfterCommit); err != nil {
 		return err
 	}
+	var failed error
 	persisted := make([]entry, 0, len(batch))
-	for i, e := range batch {
-		if statuses[i].Persisted() {
-			persisted = append(persisted, e)
-		}
-	}
-	failed := w.acknowledge(ctx, finished(persisted))
 	for i, e := range batch {
 		switch {
 		case statuses[i].Persisted():
+			persisted = append(persisted, e)
 		case e.group != nil:
 			w.split(ctx, e)
 		default:
 			failed = cmp.Or(failed, w.deadLetter(ctx, e, true, Before, "the order's row says so"))
 		}
 	}
-	return failed
+	return cmp.Or(w.acknowledge(ctx, finished(persisted)), failed)
 }
 
 // acknowledge deletes entries from their streams and notifies the waiters of their orders.
