@@ -11,10 +11,13 @@
 //	POST /api/bench               begins a bench: {"lock", "processes", "lease", "wait", "script"}; see package byhand
 //	POST /api/bench/act           makes a move on it: {"do"}
 //	GET  /api/bench.svg           its picture, which stays when it has ended; ?lang=zh
+//	POST /api/schedule            plays a schedule in virtual time: {"lock", "buyers", "steps", "budget", "aim"}; see package explore
+//	POST /api/schedule/answer     whether a level of the ladder can be won, and how: {"level"}
+//	GET  /api/schedules/{s}.svg   the picture of a schedule, as LOCK~BUYERS~STEPS; ?lang=zh, ?size=narrow
 //	GET  /api/events              server-sent events: the state of the session whenever it changes
 //	GET  /api/report              the session's results, as lab run --report writes them
 //
-// One run or bench goes on at a time. All tabs share the session, which ends with the process.
+// One run or bench goes on at a time. A schedule needs no server and no session: it is sent whole each time. All tabs share the session, which ends with the process.
 //
 // The server listens on the loopback interface only, because it starts processes. A page of
 // another site that a visitor has open cannot drive it either: see package samesite.

@@ -8,3 +8,6 @@ func Codes() []string {
 	}
 	return codes
 }
+
+// Ladder is the levels with their shortest schedules.
+func Ladder() []level { return ladder() }

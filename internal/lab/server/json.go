@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"seckill/internal/lab"
+	"seckill/internal/lab/explore"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/testbed"
@@ -133,6 +134,8 @@ type catalogueJSON struct {
 	Kinds       []kindJSON       `json:"kinds"` // the gravest first
 	Experiments []experimentJSON `json:"experiments"`
 	Bench       benchOptionsJSON `json:"bench"`
+	Ladder      []levelJSON      `json:"ladder"`
+	FreePlay    explore.Budget   `json:"free_play"` // of a schedule that belongs to no level
 }
 
 type kindJSON struct {
@@ -177,7 +180,7 @@ type parameterJSON struct {
 }
 
 func catalogue(c Config) catalogueJSON {
-	out := catalogueJSON{Bench: benchOptions(c.Options)}
+	out := catalogueJSON{Bench: benchOptions(c.Options), Ladder: levels(), FreePlay: freePlay()}
 	for _, k := range finding.Kinds() {
 		out.Kinds = append(out.Kinds, kindJSON(k))
 	}

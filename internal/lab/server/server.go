@@ -41,6 +41,7 @@ type Server struct {
 	experiments *body // what GET /api/experiments answers
 	session     *session
 	streams     *streams
+	plays       plays
 	handler     http.Handler
 }
 
@@ -57,7 +58,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{config: c, site: site, experiments: experiments, streams: newStreams(ctx)}
+	s := &Server{config: c, site: site, experiments: experiments, streams: newStreams(ctx), plays: make(plays, playsAtOnce)}
 	s.session = newSession(ctx, c, s.streams)
 	mux := http.NewServeMux()
 	mux.Handle("GET /api/experiments", s.experiments)
@@ -69,6 +70,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		"POST /api/bench/file":         s.readBench,
 		"GET /api/bench.json":          s.benchFile,
 		"GET /api/bench.svg":           s.benchPicture,
+		"POST /api/schedule":           s.play,
+		"POST /api/schedule/answer":    s.answer,
+		"GET /api/schedules/{picture}": s.schedulePicture,
 		"GET /api/runs/{n}":            s.result,
 		"GET /api/runs/{n}/{picture}":  s.picture,
 		"GET /api/live.svg":            s.livePicture,

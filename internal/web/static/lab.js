@@ -8,11 +8,13 @@ import { listView } from './lablist.js';
 import { experimentView } from './labrun.js';
 import { resultsView } from './labresults.js';
 import { benchView } from './labbench.js';
+import { schedulerView } from './labscheduler.js';
 
-const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, state: { run: null, runs: [], bench: null } };
+const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, ladder: [], freePlay: {}, state: { run: null, runs: [], bench: null } };
 let view = null;
 
-// route reads the address: #/ is the list, #/results the session's results, #/bench?... the bench, #/ID an experiment.
+// route reads the address: #/ is the list, #/results the session's results, #/bench?... the bench,
+// #/scheduler?... the ladder, #/ID an experiment.
 function route() {
   return decodeURIComponent(location.hash.replace(/^#\/?/, '').split('?')[0]);
 }
@@ -23,6 +25,7 @@ function render({ focus }) {
   if (id === 'main') return; // the link that skips to the content
   if (id === 'results') view = resultsView(lab);
   else if (id === 'bench') view = benchView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
+  else if (id === 'scheduler') view = schedulerView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
   else if (lab.experiments.has(id)) view = experimentView(lab, lab.experiments.get(id));
   else view = listView(lab);
   main.replaceChildren(view.element);
@@ -60,6 +63,8 @@ async function begin() {
   show($('notice'), false);
   lab.kinds = found.kinds.map((k) => k.kind);
   lab.bench = found.bench;
+  lab.ladder = found.ladder;
+  lab.freePlay = found.free_play;
   for (const e of found.experiments) lab.experiments.set(e.id, e);
   $('skip').addEventListener('click', (event) => {
     event.preventDefault();

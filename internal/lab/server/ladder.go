@@ -1,0 +1,45 @@
+package server
+
+import (
+	"strings"
+
+	"seckill/internal/lab/explore"
+	"seckill/internal/lab/finding"
+)
+
+// level is a lock, a budget of bad luck, and what the visitor tries to bring about with it.
+type level struct {
+	ID     string
+	Lock   string
+	Buyers int
+	Budget explore.Budget
+	Aim    finding.Kind
+	// Shortest are the steps of the shortest schedule with the fewest adversities; "": no schedule within the budget comes
+	// to the aim. A test compares both with what a search finds.
+	Shortest string
+}
+
+// ladder returns the levels, from the weakest lock to the strongest.
+func ladder() []level {
+	const two = 2
+	held := explore.Budget{explore.Preemption: 1, explore.Expiry: 1}
+	between := explore.Budget{explore.Preemption: 2, explore.Expiry: 1}
+	paused := explore.Budget{explore.Pausing: 1, explore.Jumping: 1}
+	return []level{
+		{"naive", "naive", two, held, finding.Overlaps, "s1-q1-r1-t-s2-q2-r2"},
+		{"thread-id", "thread-id", two, held, finding.LostUpdates, "s1-q1-r1-t-s2-q2-r2-w2-q2-r2-q2-r2-w1"},
+		{"uuid", "uuid", two, between, finding.WrongReleases, "s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1"},
+		{"lua", "lua", two, between, finding.WrongReleases, ""},
+		{"reentrant", "reentrant", two, paused, finding.StaleWrites, "s1-q1-r1-z1-s2-g1-j1-q2-r2-w2-q2-r2-w1"},
+		{"red", "red", two, explore.Budget{explore.Restarting: 1}, finding.Overlaps, ""},
+		{"fenced", "fenced", two, paused, finding.StaleWrites, ""},
+	}
+}
+
+// par is the number of steps of the shortest schedule; 0: there is none.
+func (l level) par() int {
+	if l.Shortest == "" {
+		return 0
+	}
+	return strings.Count(l.Shortest, "-") + 1
+}

@@ -1,0 +1,179 @@
+// Be the scheduler: no message of the lock arrives and no time passes unless the visitor says so. The steps are in the
+// page's address, and the server plays them all anew each time, in virtual time.
+
+import { h, list, show, text } from './dom.js';
+import { copying } from './labcopy.js';
+import { call } from './api.js';
+import { inLanguage, own, t } from './i18n.js';
+import { frame } from './labpicture.js';
+import { kindMeans, kindName, refusal } from './labwords.js';
+
+const stored = 'seckill.ladder'; // the levels that were won, with the number of steps
+
+function won() {
+  try {
+    return JSON.parse(localStorage.getItem(stored) ?? '{}') ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function keep(id, steps) {
+  const all = won();
+  if (all[id] !== undefined && all[id] <= steps) return;
+  localStorage.setItem(stored, JSON.stringify({ ...all, [id]: steps }));
+}
+
+const address = (level, steps) => `#/scheduler?${new URLSearchParams(level.id ? { level: level.id, steps } : { schedule: `${level.lock}~${level.buyers}~${steps}` })}`;
+
+// costs says what a budget has: "1 × pause".
+const costs = (budget) => Object.entries(budget).filter(([, n]) => n > 0).map(([name, n]) => t('lab.scheduler.times', { n, what: t(`lab.scheduler.cost.${name}`) }));
+
+// chosen is the level of the address, or a schedule that belongs to none.
+function chosen(lab, linked) {
+  const [lock, buyers, ...steps] = (linked.get('schedule') ?? '').split('~');
+  if (lock) return [{ id: '', lock, buyers: Number(buyers) || 0, budget: lab.freePlay, aim: '' }, steps.join('~')];
+  const level = lab.ladder.find((l) => l.id === linked.get('level')) ?? lab.ladder.find((l) => won()[l.id] === undefined) ?? lab.ladder[0];
+  return [level, level.id === linked.get('level') ? linked.get('steps') ?? '' : ''];
+}
+
+export function schedulerView(lab, linked) {
+  const [level, begun] = chosen(lab, linked);
+  let steps = begun === '' ? [] : begun.split('-');
+  let asked = 0;
+  let answered = false;
+
+  const said = h('p', { class: 'error', role: 'alert' });
+  const ladder = h('ol', { class: 'ladder', 'aria-label': t('lab.scheduler.ladder') });
+  const verdict = h('p', { class: 'verdict', role: 'status' });
+  const after = h('div', { class: 'after', hidden: true });
+  const left = h('p', { class: 'budget' });
+  const cards = h('div', { class: 'drivers' });
+  const undo = h('button', { type: 'button', onclick: () => go(steps.slice(0, -1)) }, t('lab.scheduler.undo'));
+  const restart = h('button', { type: 'button', onclick: () => go([]) }, t('lab.scheduler.restart'));
+  const never = h('button', { type: 'button', class: 'quiet', onclick: claim }, t('lab.scheduler.never'));
+  const told = h('ol', { class: 'moves' });
+  const link = h('code', {});
+  const [copy, copied] = copying(link, t('lab.bench.copy'));
+  const picture = frame(t('lab.scheduler.picture'));
+  const meaning = h('dl', { class: 'kinds' });
+  const element = h('article', { class: 'experiment bench scheduler' },
+    h('p', { class: 'crumbs' }, h('a', { href: '#/' }, t('lab.back'))),
+    h('h1', { tabindex: '-1' }, t('lab.scheduler')), h('p', {}, t('lab.scheduler.lead')), ladder,
+    h('section', { class: 'live', 'aria-label': level.lock },
+      h('h2', {}, level.aim ? t('lab.scheduler.aim', { lock: level.lock, aim: t(`lab.scheduler.aim.${level.aim}`) }) : level.lock),
+      level.aim && h('p', { class: 'small' }, t('lab.scheduler.each')),
+      left, said, verdict, after, cards, h('p', { class: 'row' }, undo, restart, level.aim && never), picture.element, meaning,
+      h('h3', {}, t('lab.scheduler.steps')), told,
+      h('details', { class: 'command' }, h('summary', {}, t('lab.scheduler.link')),
+        h('pre', { tabindex: '0', 'aria-label': t('lab.scheduler.link') }, link), h('p', { class: 'row' }, copy, copied))));
+
+  function drawLadder() {
+    const all = won();
+    list(ladder, lab.ladder.map((l) => h('li', {}, h('a', { class: 'button', href: `#/scheduler?level=${l.id}`, 'aria-current': l.id === level.id && 'step' },
+      l.lock, all[l.id] !== undefined && h('span', { class: 'chip good' }, t('lab.scheduler.won'))))));
+  }
+
+  async function go(wanted) {
+    const n = ++asked;
+    text(said, '');
+    let played;
+    try {
+      played = await call('POST', '/api/schedule', { body: { lock: level.lock, buyers: level.buyers, steps: wanted.join('-'), budget: level.budget, aim: level.aim } });
+    } catch (error) {
+      if (n === asked) text(said, refusal(error));
+      return;
+    }
+    if (n !== asked) return; // another step was taken meanwhile
+    steps = wanted;
+    history.replaceState(null, '', address(level, steps.join('-')));
+    if (played.reached) keep(level.id, steps.length);
+    draw(played);
+  }
+
+  // claim says that the level cannot be won.
+  async function claim() {
+    const answer = await ask();
+    if (answer === null) return;
+    answered = true;
+    if (answer.unbreakable) keep(level.id, 0);
+    verdict.className = `verdict ${answer.unbreakable ? 'good' : 'bad'}`;
+    text(verdict, answer.unbreakable ? t('lab.scheduler.right') : t('lab.scheduler.wrong', { par: answer.par }));
+    if (answer.unbreakable) explain();
+    else {
+      after.replaceChildren(h('p', { class: 'row' }, h('button', { type: 'button', class: 'quiet', onclick: () => go(answer.shortest.split('-')) }, t('lab.scheduler.reveal'))));
+      show(after, true);
+    }
+    drawLadder();
+  }
+
+  async function ask() {
+    try {
+      return await call('POST', '/api/schedule/answer', { body: { level: level.id } });
+    } catch (error) {
+      text(said, refusal(error));
+      return null;
+    }
+  }
+
+  // explain says what the level has shown, and leads to the next one.
+  function explain() {
+    const next = lab.ladder[lab.ladder.findIndex((l) => l.id === level.id) + 1];
+    after.replaceChildren(h('p', {}, t(`lab.scheduler.after.${level.id}`)),
+      h('p', { class: 'row' }, next ? h('a', { class: 'button go', href: `#/scheduler?level=${next.id}` }, t('lab.scheduler.next', { lock: next.lock }))
+        : h('span', { class: 'predicted' }, t('lab.scheduler.end'))));
+    show(after, true);
+  }
+
+  async function celebrate() {
+    const length = steps.length;
+    const answer = await ask();
+    if (answer !== null && length === steps.length) text(verdict, t(length <= answer.par ? 'lab.scheduler.reached.par' : 'lab.scheduler.reached', { n: length, par: answer.par }));
+  }
+
+  function draw(played) {
+    if (!answered || steps.length > 0) {
+      answered = false;
+      show(after, false);
+      const found = played.found.map((f) => kindName(f.kind)).join(t('lab.and'));
+      verdict.className = `verdict ${played.reached ? 'good' : played.over ? 'bad' : 'waiting'}`;
+      text(verdict, played.reached ? t('lab.scheduler.done') : played.over ? t('lab.scheduler.over')
+        : played.next.length === 0 ? t('lab.scheduler.stuck') : found ? t('lab.scheduler.sofar', { found }) : t('lab.sofar.none'));
+      if (played.reached) {
+        explain();
+        celebrate();
+      }
+    }
+    drawLadder();
+    const rest = costs(played.left);
+    text(left, rest.length > 0 ? t('lab.scheduler.left', { what: rest.join(t('lab.and')) }) : t('lab.scheduler.left.none'));
+    undo.disabled = restart.disabled = steps.length === 0;
+    list(cards, cardsOf(level, played.next));
+    list(told, played.steps.map((s) => h('li', {}, own(s.says))));
+    const kinds = [...new Set(played.found.map((f) => f.kind))];
+    meaning.replaceChildren(...kinds.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]));
+    text(link, `${location.origin}${location.pathname}${address(level, steps.join('-'))}`);
+    show(picture.element, played.picture !== '');
+    if (played.picture !== '') picture.show(inLanguage(played.picture));
+  }
+
+  // cardsOf are the processes, and what is nobody's: time and the servers.
+  function cardsOf(of, next) {
+    const all = Array.from({ length: of.buyers }, (_, i) => card(t('lab.bench.process', { n: i + 1 }), next.filter((c) => c.process === i + 1), t('lab.scheduler.idle')));
+    return [...all, card(t('lab.scheduler.others'), next.filter((c) => c.process === 0), t('lab.scheduler.still'))];
+  }
+
+  function card(name, choices, none) {
+    const buttons = choices.map((c) => {
+      const price = costs(c.cost);
+      return h('button', { type: 'button', class: `step ${price.length > 0 ? 'quiet' : ''}`, 'data-step': c.step, onclick: () => go([...steps, c.step]) },
+        h('strong', {}, t(`lab.scheduler.do.${c.action}`)), h('span', {}, own(c.says)),
+        price.length > 0 && h('span', { class: 'chip waiting' }, t('lab.scheduler.costs', { what: price.join(t('lab.and')) })));
+    });
+    return h('div', { class: 'driver', role: 'group', 'aria-label': name }, h('h3', {}, name), ...buttons, buttons.length === 0 && h('p', { class: 'small' }, none));
+  }
+
+  drawLadder();
+  go(steps);
+  return { element, shows: () => false, update() {} };
+}
