@@ -8,12 +8,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"seckill/internal/lab/explore"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/report"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 )
 
@@ -214,16 +216,20 @@ SCHEDULE is LOCK~BUYERS~STEPS, such as naive~2~s1-q1-r1-t-s2-q2-r2:
   e1  server 1 restarts empty   j1  its clock jumps
 Without a connection's number a request or reply is the oldest one.
 
-  --json   the steps, what was found, and what could come next, as one object
+  --server  play it on a real redis-server, too, in real time, and compare what
+            was found; not for red and multi, nor with a jump of a clock
+  --json    the steps, what was found, and what could come next, as one object
 
-Exit code: 0 when every step was possible, 1 when not, 2 for wrong usage.
+Exit code: 0 when every step was possible, 1 when not, or when a redis-server
+came to something else, 2 for wrong usage.
 `)
 }
 
-func replay(ctx context.Context, args []string, stdout, _ io.Writer) error {
+func replay(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("replay", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	asJSON := flags.Bool("json", false, "")
+	onServer := flags.Bool("server", false, "")
 	rest, err := parseAnywhere(flags, args)
 	switch {
 	case err != nil:
@@ -239,10 +245,78 @@ func replay(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if *onServer {
+		return replayOnServer(ctx, p, *asJSON, stdout, stderr)
+	}
 	if *asJSON {
 		return json.NewEncoder(stdout).Encode(p)
 	}
 	return printPlayed(stdout, p)
+}
+
+// compared is what a schedule came to in virtual time, and on a redis-server.
+type compared struct {
+	Engine  string         `json:"engine"`
+	Virtual explore.Played `json:"virtual"`
+	Server  explore.Played `json:"server"`
+	Same    bool           `json:"same"`
+}
+
+// errDiffers means that a redis-server came to something else than the bubble of virtual time.
+var errDiffers = errors.New("the redis-server came to something else")
+
+// replayOnServer plays a schedule on redis-servers, and compares what was found.
+func replayOnServer(ctx context.Context, virtual explore.Played, asJSON bool, stdout, stderr io.Writer) (err error) {
+	p := &progress{w: stderr, interactive: interactive(stderr)}
+	options := testbed.Defaults()
+	options.Progress = func(what i18n.Text) { p.note(what.String()) }
+	env, err := testbed.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		p.clear()
+		err = errors.Join(err, env.Close())
+	}()
+	c := compared{Virtual: virtual}
+	var failed error
+	skipped, err := env.WithRig(ctx, "replay", []testbed.Server{testbed.RedisServer}, func(r *testbed.Rig) {
+		addr := r.OwnRedis().Addr()
+		c.Engine = r.Engine().Redis
+		p.note("on " + c.Engine + ", in real time")
+		c.Server, failed = explore.PlayOn(r.Context(), explore.Config{}, virtual.Schedule, addr)
+	})
+	p.clear()
+	switch err = errors.Join(err, failed); {
+	case err != nil:
+		return err
+	case !skipped.IsZero():
+		return fmt.Errorf("--server: %s", skipped)
+	}
+	c.Same = slices.Equal(c.Virtual.Found, c.Server.Found)
+	if asJSON {
+		err = json.NewEncoder(stdout).Encode(c)
+	} else if err = printPlayed(stdout, c.Server); err == nil {
+		fmt.Fprintf(stdout, "\nIn virtual time: %s\nOn %s: %s\n", foundIn(c.Virtual), c.Engine, foundIn(c.Server))
+	}
+	switch {
+	case err != nil:
+		return err
+	case !c.Same:
+		return errDiffers
+	case !asJSON:
+		fmt.Fprintln(stdout, "The same.")
+	}
+	return nil
+}
+
+// foundIn lists what a run has shown.
+func foundIn(p explore.Played) string {
+	var all []string
+	for _, f := range p.Found {
+		all = append(all, fmt.Sprintf("%s, certain after step %d", explore.Title(f.Kind), f.Step))
+	}
+	return cmp.Or(strings.Join(all, "; "), "nothing is wrong")
 }
 
 // printPlayed tells a schedule step by step, and draws what it shows.
@@ -259,7 +333,7 @@ func printPlayed(w io.Writer, p explore.Played) error {
 		if err := report.Lanes(w, *drawn, width(w), colour(w), i18n.English); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, wrap("A step takes no time in the run, and 100 ms in the picture.", width(w)))
+		fmt.Fprintln(w, wrap("Each step is drawn 100 ms longer than it took.", width(w)))
 	}
 	for _, f := range p.Found {
 		fmt.Fprintf(w, "%s, certain after step %d.\n", i18n.Sentence(i18n.Plain(explore.Title(f.Kind))), f.Step)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"testing"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,15 +28,11 @@ func Servers(t TB) {
 // allowed returns errTier in a test that may not start a process. The laboratory always may, and so may what runs with
 // -bench: a benchmark was asked for by name.
 func allowed() error {
-	if inTest() && os.Getenv(ServersVar) != "1" && flag.Lookup("test.bench").Value.String() == "" {
+	if testing.Testing() && os.Getenv(ServersVar) != "1" && flag.Lookup("test.bench").Value.String() == "" {
 		return errTier
 	}
 	return nil
 }
-
-// inTest reports whether this program is a test binary. [testing.Testing] would link the package testing into the
-// laboratory.
-func inTest() bool { return flag.Lookup("test.v") != nil }
 
 // AnyRedis returns the options of a client for a Redis that holds nothing under a prefix of [KeyPrefix]: in make test
 // the redis-server that all tests of this binary share, in go test a new one in this process. A test that uses it

@@ -11,13 +11,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"seckill/internal/embedded"
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
@@ -43,18 +40,19 @@ const (
 // key is the lock that the buyers want.
 const key = "seat"
 
-// bed is one execution: processes and servers in a bubble of time, whose every message waits for a step.
+// bed is one execution: processes and servers, whose every message waits for a step.
 type bed struct {
 	config    Config
 	mechanism lock.Mechanism
+	place     place
 	began     time.Time
-	rest      func() // returns when nothing moves
 	nodes     []*node
 	procs     []*process
 	watcher   lock.Locker // asks the servers past the schedule
 
 	mu       sync.Mutex
 	open     bool // messages pass by themselves
+	moves    int  // how often something has moved
 	seq      int
 	activity chan struct{} // something happened since the last receive
 
@@ -102,41 +100,16 @@ type fault struct {
 	what Step
 }
 
-// node is a server.
-type node struct {
-	number int
-	redis  *embedded.Redis
-}
-
-func (n *node) serve(conn net.Conn) error { return n.redis.Serve(conn) }
-
-// keys returns the time that each key still has; 0: it has no end.
-func (n *node) keys() map[string]time.Duration {
-	mini := n.redis.Mini()
-	all := map[string]time.Duration{}
-	for _, k := range mini.Keys() {
-		all[k] = mini.TTL(k)
-	}
-	return all
-}
-
-// newBed starts servers and processes. t is that of the bubble.
-func newBed(t *testing.T, c Config, m lock.Mechanism) (*bed, error) {
+// newBed starts processes on the servers of a place. What is to be closed later it gives to t.
+func newBed(t cleaner, c Config, in place) (*bed, error) {
 	b := &bed{
-		config: c, mechanism: m, began: time.Now(), rest: synctest.Wait, activity: make(chan struct{}, 1),
+		config: c, mechanism: c.Mechanism, place: in, began: time.Now(), activity: make(chan struct{}, 1),
 		open: true, stock: int64(c.Buyers),
 	}
-	for i := range c.nodes(m) {
-		server, err := embedded.NewRedis()
-		if err != nil {
-			return nil, err
-		}
-		t.Cleanup(server.Close)
-		b.nodes = append(b.nodes, &node{i + 1, server})
+	for i, one := range in.servers {
+		b.nodes = append(b.nodes, &node{i + 1, one})
 	}
-	watcher, closeWatcher, err := c.Open(b.clients(func(_ *process, n *node) (net.Conn, error) {
-		return n.redis.Dial(context.Background(), "tcp", "")
-	}, nil))
+	watcher, closeWatcher, err := c.Open(b.clients(func(_ *process, n *node) (net.Conn, error) { return n.dial() }, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +148,7 @@ func (b *bed) warmUp() {
 	}
 	b.settle()
 	for _, n := range b.nodes {
-		n.redis.Mini().FlushAll()
+		n.flush()
 	}
 	b.mu.Lock()
 	b.open = false
@@ -191,8 +164,10 @@ func (b *bed) ttl() time.Duration {
 	return 0
 }
 
-// notice says that a process has done something. While it is paused it does nothing, whatever its timers say.
+// notice says that a process has done something. While it is paused it does nothing, whatever its timers say. The mutex is
+// held.
 func (b *bed) notice(p *process) {
+	b.moves++
 	if p.paused {
 		return
 	}
@@ -205,7 +180,7 @@ func (b *bed) notice(p *process) {
 // settle returns when nothing moves, with everything that was written in its queue.
 func (b *bed) settle() {
 	for moving := true; moving; {
-		b.rest()
+		b.place.rest(b)
 		moving = false
 		b.mu.Lock()
 		for _, p := range b.procs {
@@ -241,6 +216,8 @@ type option struct {
 
 // options returns what can happen next: what costs nothing first, the likeliest of it at the head.
 func (b *bed) options() []option {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var all []option
 	procs := slices.Clone(b.procs)
 	if b.current != nil { // who is running goes on
@@ -375,13 +352,12 @@ func (b *bed) find(s Step) (option, error) {
 
 // take carries out a step and waits until nothing moves.
 func (b *bed) take(o option) {
-	says := b.says(o)
 	b.mu.Lock()
-	b.steps = append(b.steps, taken{Step: b.short(o), at: b.now(), says: says})
-	b.mu.Unlock()
+	b.steps = append(b.steps, taken{Step: b.short(o), at: b.now(), says: b.says(o)})
 	for _, q := range o.parks {
 		q.slow = true
 	}
+	b.mu.Unlock()
 	b.spent = b.spent.plus(o.cost)
 	b.quiet = false
 	var p *process
@@ -396,10 +372,10 @@ func (b *bed) take(o option) {
 	case Time:
 		b.pass()
 	case Pause:
-		p.paused = true
+		b.pause(p, true)
 		b.pauses = append(b.pauses, moment{p, len(b.steps), 0})
 	case Resume:
-		p.paused = false
+		b.pause(p, false)
 		for i := range b.pauses {
 			if b.pauses[i].proc == p && b.pauses[i].to == 0 {
 				b.pauses[i].to = len(b.steps)
@@ -413,12 +389,9 @@ func (b *bed) take(o option) {
 		p.wires[o.Conn-1].breakDown()
 		b.mu.Unlock()
 	case Restart:
-		n := b.nodes[o.On-1]
-		n.redis.Stop()
-		n.redis.Mini().FlushAll()
-		n.redis.Start()
+		b.nodes[o.On-1].restart()
 	case Jump:
-		b.nodes[o.On-1].redis.Mini().FastForward(lease)
+		b.nodes[o.On-1].jump()
 	}
 	switch o.Action {
 	case Begin, Request, Reply, Work:
@@ -437,6 +410,12 @@ func (b *bed) take(o option) {
 	b.sample()
 	b.steps[len(b.steps)-1].spent = b.spent
 	b.look()
+}
+
+func (b *bed) pause(p *process, paused bool) {
+	b.mu.Lock()
+	p.paused = paused
+	b.mu.Unlock()
 }
 
 // spentUntil is what the first n steps have cost.
@@ -499,13 +478,17 @@ func (b *bed) pass() {
 			}
 		}
 	}
-	before := len(b.events)
+	before := b.eventCount()
 	timer := time.NewTimer(next)
 	defer timer.Stop()
 	select {
 	case <-b.activity:
 	case <-timer.C:
-		b.quiet = next == horizon && len(b.events) == before
+		b.quiet = next == horizon && b.eventCount() == before
+	case <-b.place.stop:
+	}
+	if b.place.instant > 0 {
+		time.Sleep(b.place.instant)
 	}
 	b.settle()
 	ended := b.store() != b.stored // nothing reached a server meanwhile
@@ -519,14 +502,19 @@ func (b *bed) pass() {
 	now.at = b.now()
 }
 
+func (b *bed) eventCount() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events)
+}
+
 func (b *bed) now() time.Duration { return time.Since(b.began) }
 
 // store is what the servers hold, without the time that is left.
 func (b *bed) store() string {
 	var text strings.Builder
 	for _, n := range b.nodes {
-		_ = n.redis.Mini().Keys() // removes what has ended
-		fmt.Fprintf(&text, "%d\n%s", n.number, n.redis.Mini().Dump())
+		fmt.Fprintf(&text, "%d\n%s", n.number, n.dump())
 	}
 	return text.String()
 }
@@ -607,7 +595,7 @@ func (b *bed) end() {
 	for _, p := range b.procs {
 		p.cancel()
 	}
-	time.Sleep(horizon)
+	b.place.drain(b)
 }
 
 // newHash is of a process' memory.

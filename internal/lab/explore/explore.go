@@ -330,7 +330,11 @@ func (p *point) goesOn() bool { return len(p.options) > 0 && p.options[0].cost.T
 // execute tries one beginning and goes on from there with what costs nothing, until everything has happened or a state
 // was seen before. It reads the search and changes nothing of it.
 func (s *search) execute(t *testing.T, from *beginning) (tr trace) {
-	b, err := newBed(t, s.config, s.config.Mechanism)
+	in, err := bubble(t, s.config)
+	if err != nil {
+		return trace{err: err}
+	}
+	b, err := newBed(t, s.config, in)
 	if err != nil {
 		return trace{err: err}
 	}

@@ -57,7 +57,10 @@ func (b *bed) evidence() judge.Evidence {
 	}
 	n, last := 0, -1
 	began := b.began.UnixNano()
-	for _, e := range b.events {
+	b.mu.Lock()
+	events := slices.Clone(b.events)
+	b.mu.Unlock()
+	for _, e := range events {
 		if e.step != last {
 			n, last = 0, e.step
 		}
@@ -66,7 +69,7 @@ func (b *bed) evidence() judge.Evidence {
 		one.At = moments[e.step] + int64(n)*int64(time.Millisecond)
 		if e.Began != 0 {
 			one.Began = b.later(time.Duration(e.Began - began))
-			for _, before := range b.events { // the event that began it says which step that was
+			for _, before := range events { // the event that began it says which step that was
 				if before.Process == e.Process && before.Event.At == e.Began && (before.Kind == eventlog.Acquiring || before.Kind == eventlog.Releasing) && before.step <= e.step {
 					one.Began = moments[before.step]
 				}
@@ -170,6 +173,8 @@ func Title(kind finding.Kind) string {
 
 // look notes what can be seen only while the run goes on.
 func (b *bed) look() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	note := func(kind finding.Kind) { b.found = append(b.found, Finding{kind, len(b.steps)}) }
 	for _, p := range b.procs {
 		if p.held != nil && !p.paused && !p.dead && b.mechanism.Ends == lock.EndsUnlessRenewed && p.held.Remaining() <= 0 && p.held.Context().Err() == nil {

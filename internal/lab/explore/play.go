@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"testing"
+	"time"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
@@ -47,7 +48,12 @@ func Play(ctx context.Context, c Config, s Schedule) (Played, error) {
 		return Played{}, err
 	}
 	var p Played
-	simulate.Bubble(func(t *testing.T) { p, err = play(ctx, t, c, s) })
+	simulate.Bubble(func(t *testing.T) {
+		var in place
+		if in, err = bubble(t, c); err == nil {
+			p, err = play(ctx, t, c, s, in)
+		}
+	})
 	return p, err
 }
 
@@ -59,10 +65,10 @@ func unlimited() (b Budget) {
 	return b
 }
 
-func play(ctx context.Context, t *testing.T, c Config, s Schedule) (Played, error) {
+func play(ctx context.Context, t cleaner, c Config, s Schedule, in place) (Played, error) {
 	limit := c.Budget
 	c.Budget = unlimited()
-	b, err := newBed(t, c, c.Mechanism)
+	b, err := newBed(t, c, in)
 	if err != nil {
 		return Played{}, err
 	}
@@ -72,6 +78,10 @@ func play(ctx context.Context, t *testing.T, c Config, s Schedule) (Played, erro
 			return Played{}, err
 		}
 		o, err := b.find(step)
+		for began := time.Now(); err != nil && in.instant > 0 && time.Since(began) < stepWithin && ctx.Err() == nil; {
+			b.settle() // in real time it may be on its way
+			o, err = b.find(step)
+		}
 		if err != nil {
 			return Played{}, err
 		}

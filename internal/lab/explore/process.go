@@ -26,8 +26,9 @@ type process struct {
 
 	work *queue        // the holder's work
 	gate chan struct{} // a step lets the work go on
+	done chan struct{} // closed when the buyer is done
 
-	// Guarded by bed.mu, or by rest: the controller reads them when nothing moves.
+	// Guarded by bed.mu.
 	started, finished, dead, paused bool
 
 	wires   []*wire
@@ -42,7 +43,7 @@ type process struct {
 }
 
 func (b *bed) newProcess(number int) (*process, error) {
-	p := &process{number: number, label: fmt.Sprintf("api-%d", number), gate: make(chan struct{}, 1), digest: newHash()}
+	p := &process{number: number, label: fmt.Sprintf("api-%d", number), gate: make(chan struct{}, 1), done: make(chan struct{}), digest: newHash()}
 	p.work = &queue{action: Work, proc: p}
 	p.queues = []*queue{p.work}
 	p.rec = eventlog.NewFuncRecorder(p.label, func(e eventlog.Event) error {
@@ -112,13 +113,16 @@ func (p *process) waiting() []*queue {
 
 // begin lets the buyer come.
 func (p *process) begin(b *bed) {
+	b.mu.Lock()
 	p.started = true
+	b.mu.Unlock()
 	go p.buy(b)
 }
 
 // buy is what a buyer does: under the lock it reads the stock, then works, which takes a step, and writes the stock less
 // one, unless it was told meanwhile that the lock is lost.
 func (p *process) buy(b *bed) {
+	defer close(p.done)
 	defer func() {
 		b.mu.Lock()
 		p.finished, p.held = true, nil
@@ -127,7 +131,9 @@ func (p *process) buy(b *bed) {
 	}()
 	held, err := p.locker.Acquire(p.ctx, key, lock.Options{TTL: b.ttl(), Wait: patience})
 	if err != nil {
+		b.mu.Lock()
 		p.refused = err
+		b.mu.Unlock()
 		return
 	}
 	const voucher = 1

@@ -69,20 +69,21 @@ type end struct {
 // connect makes a wire from a process to a server, and returns the client's end.
 func (b *bed) connect(p *process, n *node) (net.Conn, error) {
 	client, toClient := embedded.Pipe()
-	toServer, server := embedded.Pipe()
 	b.mu.Lock()
 	if p.dead { // an error would make the driver complain: it is closed at once
 		b.mu.Unlock()
 		return client, toClient.Close()
 	}
-	w := &wire{bed: b, proc: p, node: n, toClient: toClient, toServer: toServer}
+	w := &wire{bed: b, proc: p, node: n, toClient: toClient}
 	w.requests = &queue{action: Request, proc: p, wire: w}
 	w.replies = &queue{action: Reply, proc: p, wire: w}
-	p.dialled = append(p.dialled, w)
 	b.mu.Unlock()
-	if err := n.serve(&end{Conn: server, wire: w, server: true}); err != nil {
+	if err := n.connect(w); err != nil {
 		return nil, err
 	}
+	b.mu.Lock()
+	p.dialled = append(p.dialled, w)
+	b.mu.Unlock()
 	return &end{Conn: client, wire: w}, nil
 }
 
@@ -115,6 +116,7 @@ func (e *end) Write(p []byte) (int, error) {
 	case e.server && w.clientClosed:
 		return len(p), nil // nobody reads it
 	case w.bed.open:
+		w.bed.moves++
 		return w.forward(e.server, p)
 	}
 	side := 0
