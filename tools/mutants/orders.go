@@ -5,6 +5,7 @@ func inOrders() []mutant {
 	const (
 		voucher = "./internal/voucher"
 		order   = "./internal/order"
+		stores  = "./internal/lab/explore/stores" // every order of what several orders do
 	)
 	return []mutant{
 		{"a sale still sells at its end", "internal/voucher/voucher.go",
@@ -28,5 +29,13 @@ func inOrders() []mutant {
 			"if req.Key != 0 && req.MayLook != nil {", "if req.Key != 0 && false {", order},
 		{"a user without an order is told of one", "internal/order/service.go",
 			"	case !ordered:\n", "	case !ordered && false:\n", order},
+		{"a lock around the transaction is released before the commit", "internal/order/locked.go",
+			"if v.Policy.Placement == voucher.InsideTx {", "if v.Policy.Placement != \"\" {", stores},
+		{"an order that no index makes unique is not looked for", "internal/order/locked.go",
+			"	if p.voucher.Policy.Unique {\n		return nil", "	if true {\n		return nil", stores},
+		{"the version is not compared", "internal/database/tx.go",
+			"AND version = ? AND stock > 0`", "AND ? >= 0 AND stock > 0`", stores},
+		{"the unique index has no user", "internal/database/tx.go",
+			"	if unique && o.Status != order.Rejected {", "	if unique && o.Status == order.Rejected {", stores},
 	}
 }

@@ -1,0 +1,9 @@
+// Package stores tries what the stores do in every order: the database's half of package explore. It is tests alone, and -v
+// shows what they covered.
+//
+// The statements of two or three orders of one voucher come in every order that READ COMMITTED allows. What runs is package
+// order; the database is a model. The shortest orders that break a policy, and others, are replayed on real databases.
+//
+// What that does not cover: more orders than were run; a server that dies; and, in the model, more than one transaction that
+// waits for the same entry of the unique index, which the lock on the voucher's row rules out.
+package stores
