@@ -38,10 +38,14 @@ type Config struct {
 	Most   int
 	// For bounds the time that the search takes. 0: until everything within the budget was tried.
 	For time.Duration
+	// Until ends the search with the shortest schedule of this anomaly. "": with the budget.
+	Until finding.Kind
 	// Mechanism describes the lock of Open. For one of the catalogue it comes from there.
 	Mechanism lock.Mechanism
 	// Open opens the lock of one process, on clients of the servers. nil: the one of the catalogue.
 	Open func(clients []*redis.Client) (lock.Locker, func(), error)
+	// rewrite changes the source of each script on its way to a server; nil: it stays. Tests put in faults.
+	rewrite func(source string) string
 	// Progress is called after each level, and at most once a second.
 	Progress func(Progress)
 }
@@ -183,6 +187,11 @@ func (n *beginning) steps() []Step {
 	return steps
 }
 
+// canBeat reports whether a schedule that begins so can be a better example.
+func (n *beginning) canBeat(c *candidate) bool {
+	return cmp.Or(cmp.Compare(n.level, c.spent.Total()), cmp.Compare(n.length, len(c.steps))) < 0
+}
+
 // agenda has the beginnings in the order in which they are tried: by adversities, then by length.
 type agenda []*beginning
 
@@ -255,6 +264,9 @@ func (s *search) run(ctx context.Context) error {
 		}
 		if err := ctx.Err(); err != nil {
 			return err
+		}
+		if best := s.best[s.config.Until]; best != nil && !s.agenda[0].canBeat(best) {
+			return nil
 		}
 		if s.config.For > 0 && time.Since(s.began) > s.config.For {
 			return nil

@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" // EVALSHA names a script by this digest; it protects nothing
 	"encoding/hex"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +83,21 @@ func learnScript(request []byte) {
 		digest := sha1.Sum(source)
 		scripts.Store(hex.EncodeToString(digest[:]), string(m[1]))
 	}
+}
+
+// rewritten is a request with the scripts that it has changed by rewrite.
+func rewritten(request []byte, rewrite func(string) string) []byte {
+	before, after, found := bytes.Cut(request, []byte("eval\r\n"))
+	if !found {
+		return request
+	}
+	source, ok := nextWord(after)
+	if !ok {
+		return request
+	}
+	_, rest, _ := bytes.Cut(after, []byte("\r\n"))
+	changed := rewrite(string(source))
+	return slices.Concat(before, []byte("eval\r\n$"+strconv.Itoa(len(changed))+"\r\n"+changed), rewritten(rest[len(source):], rewrite))
 }
 
 // nextWord reads one word of the protocol: its length, and itself.

@@ -105,8 +105,12 @@ func (p *process) numberWires() {
 // Write keeps p until a step delivers it.
 func (e *end) Write(p []byte) (int, error) {
 	w := e.wire
+	written := len(p)
 	if !e.server {
 		learnScript(p)
+		if w.bed.config.rewrite != nil {
+			p = rewritten(p, w.bed.config.rewrite)
+		}
 	}
 	w.bed.mu.Lock()
 	defer w.bed.mu.Unlock()
@@ -114,10 +118,11 @@ func (e *end) Write(p []byte) (int, error) {
 	case w.dead, !e.server && w.clientClosed, !e.server && w.proc.dead:
 		return 0, net.ErrClosed
 	case e.server && w.clientClosed:
-		return len(p), nil // nobody reads it
+		return written, nil // nobody reads it
 	case w.bed.open:
 		w.bed.moves++
-		return w.forward(e.server, p)
+		_, err := w.forward(e.server, p)
+		return written, err
 	}
 	side := 0
 	if e.server {
@@ -125,7 +130,7 @@ func (e *end) Write(p []byte) (int, error) {
 	}
 	w.fresh[side] = append(w.fresh[side], p...)
 	w.bed.notice(w.proc)
-	return len(p), nil
+	return written, nil
 }
 
 func (w *wire) forward(fromServer bool, p []byte) (int, error) {
