@@ -328,6 +328,13 @@ func (s *stopStory) takeEntries() {
 	})
 }
 
+// epoch is the database's.
+func (s *stopStory) epoch() int64 {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.store.epochState.Epoch
+}
+
 // cancel gives the unit of a user's order back, in the database and then in Redis.
 func (s *stopStory) cancel(user int64) {
 	s.store.mu.Lock()
@@ -339,8 +346,13 @@ func (s *stopStory) cancel(user int64) {
 	s.store.mu.Unlock()
 	s.until("a return", func() error {
 		for range 2 { // the answer to the first may have been lost
-			if _, err := s.g.ledger.Return(s.Context(), s.buckets()[r.Bucket], r); err != nil {
+			done, err := s.g.ledger.Return(s.Context(), s.buckets()[r.Bucket], r)
+			if err != nil {
 				return err
+			}
+			// As the Returner does: a voucher that is being opened is told again; the next epoch begins with the unit.
+			if done.Verdict != ledger.Decided && s.epoch() == r.Epoch {
+				return errors.New("the bucket is closed")
 			}
 		}
 		return nil
