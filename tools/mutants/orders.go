@@ -37,5 +37,13 @@ func inOrders() []mutant {
 			"AND version = ? AND stock > 0`", "AND ? >= 0 AND stock > 0`", stores},
 		{"the unique index has no user", "internal/database/tx.go",
 			"	if unique && o.Status != order.Rejected {", "	if unique && o.Status == order.Rejected {", stores},
+		{"an order is admitted under an epoch that is over", "internal/admission/ledger/admit.lua",
+			"if known[1] ~= epoch or not known[3] then", "if not known[3] then", stores},
+		{"a return that is repeated adds its units again", "internal/admission/ledger/return.lua",
+			"local added = math.max(0, tonumber(ARGV[2]) - tonumber(known[4] or 0))", "local added = tonumber(ARGV[2])", stores},
+		{"a transfer is taken as a whole each time", "internal/admission/ledger/take.lua",
+			"local taken = tonumber(ARGV[3]) - tonumber(known[4] or 0)", "local taken = tonumber(ARGV[3])", stores},
+		{"a close that arrives late closes the next epoch", "internal/admission/ledger/close.lua",
+			"if epoch > tonumber(ARGV[1]) and", "if false and", stores},
 	}
 }
