@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lock"
+	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 )
 
@@ -52,7 +53,9 @@ func TestShortestCounterexamples(t *testing.T) {
 		{"uuid-wrong-key", Budget{}, finding.LockedOut, "uuid-wrong-key~2~s1-q1-r1-w1-q1-r1-s2"},
 	} {
 		t.Run(c.lock+" "+string(c.kind), func(t *testing.T) {
-			fail.Unequal(t, shortest(run(t, c.lock, c.budget))[c.kind], c.want, "schedule")
+			r, err := Run(t.Context(), Config{Lock: c.lock, Budget: c.budget, Until: c.kind})
+			fail.NowIf(t, err)
+			fail.Unequal(t, shortest(r)[c.kind], c.want, "schedule")
 		})
 	}
 }
@@ -63,21 +66,25 @@ var late = map[finding.Kind]string{finding.LockedOut: "~2~s1-t-q1.2-r1-w1-q1.2-r
 
 // What a lock promises, it keeps in every schedule within a budget. The soak has larger ones.
 func TestEverySchedule(t *testing.T) {
-	for _, c := range []struct {
-		lock   string
-		budget Budget
-		known  map[finding.Kind]string
-	}{
-		{"lua", Budget{Preemption: 2}, nil},
-		{"native", Budget{Pausing: 1}, nil},
-		{"reentrant", Budget{Killing: 1}, nil},
-		{"fair", Budget{Cutting: 1}, nil},
-		{"fenced", Budget{Preemption: 1}, late},
-		{"multi", Budget{Killing: 1}, nil},
-		{"red", Budget{Restarting: 1}, nil}, // one of three
+	for name, b := range map[string]Budget{
+		"lua": {Preemption: 2}, "native": {Pausing: 1}, "reentrant": {Killing: 1}, "fair": {Cutting: 1}, "multi": {Killing: 1},
+		"red": {Restarting: 1}, // one of three
 	} {
-		holds(t, c.lock, c.budget, c.known)
+		holds(t, name, b, nil)
 	}
+}
+
+// TestSoakEverySchedule is TestEverySchedule with all adversities that do not take the lease away.
+func TestSoakEverySchedule(t *testing.T) {
+	testkit.Soak(t)
+	holds(t, "lua", Budget{Preemption: 2, Pausing: 1, Killing: 1, Cutting: 1}, nil)
+	for _, name := range []string{"reentrant", "fair", "fenced", "rw"} {
+		holds(t, name, Budget{Preemption: 1, Pausing: 1}, late)
+		holds(t, name, Budget{Killing: 1, Cutting: 1}, nil)
+	}
+	holds(t, "native", Budget{Preemption: 1, Pausing: 1, Killing: 1}, nil)
+	holds(t, "multi", Budget{Killing: 1, Cutting: 1}, nil)
+	holds(t, "red", Budget{Killing: 1, Restarting: 1}, nil)
 }
 
 // holds explores a lock, of which nothing but what is known may be found.
