@@ -22,6 +22,7 @@ func inLaboratory() []mutant {
 			"r.Observed == finding.Holds && missing", "r.Observed == finding.Breaks && missing", "./internal/lab"},
 		{"the laboratory obeys a form of another site", "internal/lab/server/http.go",
 			"if site.Check(r) == nil {", "if site.Check(r) == nil || r.Method == http.MethodPost {", "./internal/lab/server"},
+		{"a level is won beyond its budget", "internal/lab/server/scheduler.go", "out.Reached = !out.Over && ", "out.Reached = ", "./internal/lab/server"},
 		{"an experiment runs before its outcome was predicted", "internal/web/static/labrun.js",
 			"go.disabled = busy || draft.predict === '' ||", "go.disabled = busy ||", "./internal/lab/server"},
 		{"the children of a test that died live on", "internal/testkit/reaper.go", `kill -KILL "-$group" 2>/dev/null`, ":", "./internal/testkit"},

@@ -148,7 +148,9 @@ export function schedulerView(lab, linked) {
     const rest = costs(played.left);
     text(left, rest.length > 0 ? t('lab.scheduler.left', { what: rest.join(t('lab.and')) }) : t('lab.scheduler.left.none'));
     undo.disabled = restart.disabled = steps.length === 0;
+    const at = [...cards.children].findIndex((c) => c.contains(document.activeElement)); // a keyboard's place stays in its card
     list(cards, cardsOf(level, played.next));
+    if (at >= 0) (cards.children[at].querySelector('button') ?? cards.querySelector('button') ?? undo).focus({ preventScroll: true });
     list(told, played.steps.map((s) => h('li', {}, own(s.says))));
     const kinds = [...new Set(played.found.map((f) => f.kind))];
     meaning.replaceChildren(...kinds.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]));
@@ -159,18 +161,18 @@ export function schedulerView(lab, linked) {
 
   // cardsOf are the processes, and what is nobody's: time and the servers.
   function cardsOf(of, next) {
-    const all = Array.from({ length: of.buyers }, (_, i) => card(t('lab.bench.process', { n: i + 1 }), next.filter((c) => c.process === i + 1), t('lab.scheduler.idle')));
-    return [...all, card(t('lab.scheduler.others'), next.filter((c) => c.process === 0), t('lab.scheduler.still'))];
+    const all = Array.from({ length: of.buyers }, (_, i) => card(t('lab.bench.process', { n: i + 1 }), next.filter((c) => c.process === i + 1)));
+    return [...all, card(t('lab.scheduler.others'), next.filter((c) => c.process === 0))];
   }
 
-  function card(name, choices, none) {
+  function card(name, choices) {
     const buttons = choices.map((c) => {
       const price = costs(c.cost);
       return h('button', { type: 'button', class: `step ${price.length > 0 ? 'quiet' : ''}`, 'data-step': c.step, onclick: () => go([...steps, c.step]) },
         h('strong', {}, t(`lab.scheduler.do.${c.action}`)), h('span', {}, own(c.says)),
         price.length > 0 && h('span', { class: 'chip waiting' }, t('lab.scheduler.costs', { what: price.join(t('lab.and')) })));
     });
-    return h('div', { class: 'driver', role: 'group', 'aria-label': name }, h('h3', {}, name), ...buttons, buttons.length === 0 && h('p', { class: 'small' }, none));
+    return h('div', { class: 'driver', role: 'group', 'aria-label': name }, h('h3', {}, name), ...buttons, buttons.length === 0 && h('p', { class: 'small' }, t('lab.scheduler.idle')));
   }
 
   drawLadder();
