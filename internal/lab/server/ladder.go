@@ -31,7 +31,6 @@ func ladder() []level {
 		{"uuid", "uuid", two, between, finding.WrongReleases, "s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1"},
 		{"lua", "lua", two, between, finding.WrongReleases, ""},
 		{"reentrant", "reentrant", two, paused, finding.StaleWrites, "s1-q1-r1-z1-s2-g1-j1-q2-r2-w2-q2-r2-w1"},
-		{"red", "red", two, explore.Budget{explore.Restarting: 1}, finding.Overlaps, ""},
 		{"fenced", "fenced", two, paused, finding.StaleWrites, ""},
 	}
 }
