@@ -4,6 +4,9 @@
 // The statements of two or three orders of one voucher come in every order that READ COMMITTED allows. What runs is package
 // order; the database is a model. The shortest orders that break a policy, and others, are replayed on real databases.
 //
+// The statements of what happens to one order at the same time (cancel, expire, webhooks, late money, refund, another buyer)
+// come in every order on SQLite. What runs is package database. SQLite has one writer, so a transaction is one step there.
+//
 // The calls of three callers at the gate come in every order, and a reply is lost. What runs is package ledger with its
 // scripts, on a Redis in this process. The database that its workers write is a few lines.
 //
