@@ -8,12 +8,15 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"seckill/internal/lab/explore"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
@@ -26,6 +29,7 @@ prints the shortest one that breaks it. It needs no server: time is virtual.
 
 usage: lab explore LOCK [flags]
        lab explore all [flags]
+       lab explore ./FOLDER [flags]    a lock in Go, as lab new-lock writes it
 
 LOCK keeps its locks in Redis:
 %s.
@@ -117,7 +121,10 @@ func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if err != nil {
 		return err
 	}
-	p := &progress{w: stderr, interactive: interactive(stderr)}
+	p := &progress{w: stderr, total: 1, interactive: interactive(stderr)}
+	if strings.ContainsRune(req.locks[0], filepath.Separator) {
+		return exploreOwn(ctx, req, p, stdout)
+	}
 	for i, name := range req.locks {
 		c := req.config
 		c.Lock = name
@@ -179,7 +186,49 @@ func printRow(w io.Writer, r explore.Result, first bool) {
 	fmt.Fprintf(w, "%-15s %-9s %10s %8.0f  %s\n", r.Lock, covered, thousands(r.Executions), r.PerSecond(), cmp.Or(strings.Join(found, ", "), "none"))
 }
 
+// exploreOwn builds a lock in Go, as lab judge does, and lets its program explore it.
+func exploreOwn(ctx context.Context, req exploreRequest, p *progress, stdout io.Writer) error {
+	folder, err := os.MkdirTemp("", "lab-explore-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	command, err := build(ctx, req.locks[0], folder, p)
+	if err != nil {
+		return err
+	}
+	p.say("exploring")
+	found, err := lockjudge.Explore(ctx, command, lockjudge.Exploration{
+		Name: filepath.Base(req.locks[0]), Buyers: req.config.Buyers, Budget: req.config.Budget, Most: req.config.Most, For: req.config.For,
+	})
+	p.clear()
+	switch {
+	case err != nil:
+		return err
+	case req.json:
+		return json.NewEncoder(stdout).Encode(found.Result)
+	}
+	printFound(stdout, found.Result)
+	for i, says := range found.Told {
+		fmt.Fprintf(stdout, "%3d  %-6s %s\n", i+1, found.Result.Found[0].Schedule.Steps[i], says)
+	}
+	return nil
+}
+
 func printExplored(ctx context.Context, w io.Writer, r explore.Result) error {
+	printFound(w, r)
+	if len(r.Found) == 0 {
+		return nil
+	}
+	p, err := explore.Play(ctx, explore.Config{}, r.Found[0].Schedule)
+	if err != nil {
+		return err
+	}
+	return printPlayed(w, p)
+}
+
+// printFound says what a search covers, and what it has found.
+func printFound(w io.Writer, r explore.Result) {
 	say := func(text string) { fmt.Fprintln(w, wrap(text, width(w))) }
 	say(fmt.Sprintf("%s, %s, at most %s.", r.Lock, counted(r.Buyers, "buyer", "buyers"), r.Budget))
 	say(i18n.Sentence(i18n.Plain(coverage(r))).String() + fmt.Sprintf(", %.0f a second.", r.PerSecond()))
@@ -188,18 +237,13 @@ func printExplored(ctx context.Context, w io.Writer, r explore.Result) error {
 	}
 	if len(r.Found) == 0 {
 		say("No schedule breaks it.")
-		return nil
+		return
 	}
 	fmt.Fprintln(w, "\nThe shortest schedule of each anomaly:")
 	for _, f := range r.Found {
 		fmt.Fprintf(w, "  %-16s %2d steps, %-26s %s\n", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent, f.Schedule)
 	}
 	fmt.Fprintln(w)
-	p, err := explore.Play(ctx, explore.Config{}, r.Found[0].Schedule)
-	if err != nil {
-		return err
-	}
-	return printPlayed(w, p)
 }
 
 func replayHelp(w io.Writer) {

@@ -37,6 +37,9 @@ const (
 	horizon = time.Minute
 )
 
+// Lease is the one that buyers ask for, and that a watchdog renews.
+const Lease = lease
+
 // key is the lock that the buyers want.
 const key = "seat"
 
@@ -546,9 +549,20 @@ func (b *bed) sample() {
 	}
 	if of, ok := b.watcher.(lock.Inspector); ok {
 		if state, err := of.Inspect(context.Background(), key); err == nil {
+			state.Owner = b.ownerOf(state.Owner)
 			b.samples = append(b.samples, judge.Sample{At: at, Key: key, Stored: *eventlog.StoredFrom(state)})
 		}
 	}
+}
+
+// ownerOf is whose a value is that a process has made up; else the value.
+func (b *bed) ownerOf(value lock.Owner) lock.Owner {
+	for _, p := range b.procs {
+		if slices.ContainsFunc(p.ids, func(id string) bool { return strings.Contains(string(value), id) }) {
+			return lock.Owner(p.name())
+		}
+	}
+	return value
 }
 
 // state is a digest of everything that decides what can happen from now on: the time, what each process was told and

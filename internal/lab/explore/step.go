@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -204,4 +205,16 @@ func (b Budget) MarshalJSON() ([]byte, error) {
 		parts[i] = fmt.Sprintf("%q:%d", adversityNames[i], n)
 	}
 	return []byte("{" + strings.Join(parts, ",") + "}"), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (b *Budget) UnmarshalJSON(text []byte) error {
+	var byName map[string]int
+	if err := json.Unmarshal(text, &byName); err != nil {
+		return err
+	}
+	for i, name := range adversityNames {
+		b[i] = byName[name]
+	}
+	return nil
 }

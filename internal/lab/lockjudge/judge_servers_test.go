@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/lab/explore"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
@@ -94,9 +95,9 @@ func TestJudgeFindsTheFlaw(t *testing.T) {
 	}
 }
 
-// The template compiles, and breaks in the way that it is meant to.
-func TestTemplateHasItsMistake(t *testing.T) {
-	testkit.Servers(t)
+// buildTemplate builds the lock that lab new-lock writes.
+func buildTemplate(t *testing.T) (program string) {
+	t.Helper()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
 	fail.NowIf(t, os.WriteFile(source, []byte(template.Source("mylock")), 0o600))
@@ -107,11 +108,18 @@ func TestTemplateHasItsMistake(t *testing.T) {
 	fail.NowIf(t, err)
 	list := filepath.Join(dir, "overlay.json")
 	fail.NowIf(t, os.WriteFile(list, overlay, 0o600))
-	program := filepath.Join(dir, "mylock")
+	program = filepath.Join(dir, "mylock")
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", list, "-o", program, "./mylock")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the template: %v\n%s", err, out)
 	}
+	return program
+}
+
+// The template compiles, and breaks in the way that it is meant to.
+func TestTemplateHasItsMistake(t *testing.T) {
+	testkit.Servers(t)
+	program := buildTemplate(t)
 	redis := testkit.NewRedis(t).Addr()
 	findFlaws(t, []string{program}, redis, locktest.ReleasesAtomically)
 	if found := broken(t, []string{program}, redis, locktest.ExcludesProcesses, locktest.ReleasesOnlyOwn, locktest.ReleasesOnce); len(found) > 0 {
@@ -202,4 +210,23 @@ func TestWeakLocksOversell(t *testing.T) {
 	if late.Observed != finding.Breaks || late.Anomalies[finding.Overlaps] == 0 || late.Witness == nil || late.Witness.Kind == "" {
 		t.Errorf("naive: it %s: %v, with the witness %+v", late.Observed, late.Anomalies, late.Witness)
 	}
+}
+
+// The program of a lock in Go explores it, as one of the catalogue is explored.
+func TestExplore(t *testing.T) {
+	testkit.Servers(t)
+	found, err := lockjudge.Explore(t.Context(), []string{buildTemplate(t)}, lockjudge.Exploration{
+		Name: "mine", Buyers: 2, Budget: explore.Budget{explore.Preemption: 1, explore.Expiry: 1}, Most: 2,
+	})
+	fail.NowIf(t, err)
+	if r := found.Result; !r.Exhausted || r.Diverged > 0 {
+		t.Errorf("everything was tried: %v, diverged %d", r.Exhausted, r.Diverged)
+	}
+	shortest := map[finding.Kind]string{}
+	for _, f := range found.Result.Found {
+		shortest[f.Kind] = f.Schedule.String()
+	}
+	fail.Unequal(t, shortest[finding.Overlaps], "mine~2~s1-q1-r1-t-s2-q2-r2", "two holders")
+	fail.Unequal(t, shortest[finding.StaleWrites], "mine~2~s1-q1-r1-t-s2-q2-r2-w2-q2-r2-q2-r2-w1", "a stale write")
+	fail.Unequal(t, len(found.Told), 7, "sentences")
 }

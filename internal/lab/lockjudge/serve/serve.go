@@ -23,10 +23,14 @@ import (
 // names none; a lock without a watchdog ignores it.
 type New func(client *redis.Client, watchdog time.Duration) (lock.Locker, error)
 
-// Main serves a lock on standard input and output, until the input ends. renews says whether
+// Main serves a lock on standard input and output, until the input ends, or explores it: see [ExploreArgument]. renews says whether
 // the lock has a watchdog. It does not return.
 func Main(renews bool, open New) {
-	if err := Serve(context.Background(), os.Stdin, os.Stdout, renews, open); err != nil {
+	answer := Serve
+	if len(os.Args) == 2 && os.Args[1] == ExploreArgument {
+		answer = exploreLock
+	}
+	if err := answer(context.Background(), os.Stdin, os.Stdout, renews, open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
