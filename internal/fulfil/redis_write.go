@@ -142,7 +142,7 @@ func (r *redisStreams) userOf(ctx context.Context, e entry) (user int64, reserve
 			if id, _, err := ledger.ParseReserved(pair[1]); err == nil && id == e.order.OrderID {
 				user, err := strconv.ParseInt(pair[0], 10, 64)
 				if err != nil {
-					return 0, "", nil //nolint:nilerr // a field that no script has written
+					return 0, "", nil // a field that no script has written
 				}
 				return user, pair[1], nil
 			}

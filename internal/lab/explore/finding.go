@@ -70,13 +70,13 @@ func (b *bed) evidence() judge.Evidence {
 		if e.Began != 0 {
 			one.Began = b.later(time.Duration(e.Began - began))
 			for _, before := range events { // the event that began it says which step that was
-				if before.Process == e.Process && before.Event.At == e.Began && (before.Kind == eventlog.Acquiring || before.Kind == eventlog.Releasing) && before.step <= e.step {
+				if before.Process == e.Process && before.At == e.Began && (before.Kind == eventlog.Acquiring || before.Kind == eventlog.Releasing) && before.step <= e.step {
 					one.Began = moments[before.step]
 				}
 			}
 		}
 		if e.LeftMS != nil {
-			end := b.later(time.Duration(e.Event.At-began) + time.Duration(judge.Nanos(*e.LeftMS)))
+			end := b.later(time.Duration(e.At-began) + time.Duration(judge.Nanos(*e.LeftMS)))
 			one.LeftMS = new(float64(end-one.At) / 1e6)
 		}
 		ev.Events = append(ev.Events, one)
@@ -90,6 +90,13 @@ func (b *bed) evidence() judge.Evidence {
 		}
 		ev.Samples = append(ev.Samples, s)
 	}
+	b.addFaults(&ev, moments)
+	ev.End = moments[len(b.steps)] + int64(stretch)
+	return ev
+}
+
+// addFaults adds what failed. moments are those of the history, by step.
+func (b *bed) addFaults(ev *judge.Evidence, moments []int64) {
 	until := func(step int) int64 {
 		if step == 0 {
 			return 0
@@ -109,8 +116,6 @@ func (b *bed) evidence() judge.Evidence {
 		}
 		ev.Faults = append(ev.Faults, one)
 	}
-	ev.End = moments[len(b.steps)] + int64(stretch)
-	return ev
 }
 
 // findings returns what the judge and the run itself have found, one of each kind: the earliest.

@@ -74,11 +74,11 @@ var purpose = regexp.MustCompile(`(?s)-- ([A-Z][^\n]*)\n(?:-- [^\n]*\n)*--\n-- K
 
 // learnScript remembers the script of a request, if it has one.
 func learnScript(request []byte) {
-	at := bytes.Index(request, []byte("eval\r\n"))
-	if at < 0 {
+	_, after, found := bytes.Cut(request, []byte("eval\r\n"))
+	if !found {
 		return
 	}
-	source, found := nextWord(request[at+len("eval\r\n"):])
+	source, found := nextWord(after)
 	if m := purpose.FindSubmatch(source); found && m != nil {
 		digest := sha1.Sum(source)
 		scripts.Store(hex.EncodeToString(digest[:]), string(m[1]))

@@ -36,3 +36,9 @@ func TestDeclaresKeys(t *testing.T) {
 		}
 	}
 }
+
+func primaryWithReplica(t testkit.TB) *testkit.RedisServer {
+	primary := testkit.NewRedis(t)
+	testkit.NewRedisReplica(t, primary)
+	return primary
+}

@@ -119,11 +119,7 @@ func mechanisms() []redisstore.Mechanism {
 		},
 		{
 			Name: "waited", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
-			Server: func(t testkit.TB) *testkit.RedisServer {
-				primary := testkit.NewRedis(t)
-				testkit.NewRedisReplica(t, primary)
-				return primary
-			},
+			Server: primaryWithReplica,
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return waited.New(c[0], ofSession(s))
 			},

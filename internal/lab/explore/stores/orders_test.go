@@ -272,7 +272,7 @@ func policies() map[string]struct {
 				p.Flow, p.Stock, p.Unique = voucher.FlowLocked, stock, unique
 				around := p.Lock != "none" && p.Placement == voucher.AroundTx
 				var broken []string
-				if stock == voucher.StockUnguarded && !(around && p.Scope == voucher.ScopeVoucher) {
+				if stock == voucher.StockUnguarded && (!around || p.Scope != voucher.ScopeVoucher) {
 					broken = append(broken, lostUpdate, oversold)
 				}
 				if !unique && !around {
