@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"seckill/internal/lab/explore"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
@@ -24,9 +25,10 @@ import (
 
 func judgeHelp(w io.Writer) {
 	fmt.Fprint(w, `lab judge says which behaviours of a lock break, the gravest first, each with
-what happened just before. It does not ask what the lock promises. Then it sells
-a voucher under the lock twice, once with a buyer who takes longer than the
-lease, and draws it.
+what happened just before. It does not ask what the lock promises. First it tries
+the schedules of a lock in Go in virtual time, for 20 s at most, as lab explore
+does. At last it sells a voucher under the lock twice, once with a buyer who
+takes longer than the lease, and draws it.
 
 usage: lab judge [flags] FOLDER          a lock in Go, as lab new-lock writes it
        lab judge [flags] -- COMMAND ...  a lock in another language
@@ -91,7 +93,14 @@ func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 		}
 	}
 	var judged judgedLock
+	var explored *explore.Result
+	if req.command == nil {
+		if explored, err = exploreFirst(ctx, req.name, command, p); err != nil {
+			return err
+		}
+	}
 	_, err = env.WithRig(ctx, "judge", nil, func(r *testbed.Rig) { judged = judgeLock(r, command, p) })
+	judged.explored = explored
 	p.clear()
 	if err = errors.Join(err, judged.err); err != nil {
 		return err
@@ -144,8 +153,21 @@ func parseJudge(args []string) (judgeRequest, error) {
 	return req, nil
 }
 
+// exploreFirst tries a lock's schedules in virtual time, for a while: those in which messages or work are late, and a lease
+// ends.
+func exploreFirst(ctx context.Context, name string, command []string, p *progress) (*explore.Result, error) {
+	p.say("trying its schedules in virtual time")
+	var budget explore.Budget
+	budget[explore.Preemption], budget[explore.Expiry] = 2, 1
+	found, err := lockjudge.Explore(ctx, command, lockjudge.Exploration{
+		Name: name, Buyers: 2, Budget: budget, Most: budget.Total(), For: 20 * time.Second,
+	})
+	return &found.Result, err
+}
+
 // judgedLock is what came of a lock.
 type judgedLock struct {
+	explored   *explore.Result // nil: its program cannot do that
 	engine     string
 	took       time.Duration // of the behaviours
 	total      time.Duration // with the sales
@@ -175,6 +197,7 @@ func judgeLock(r *testbed.Rig, command []string, p *progress) (j judgedLock) {
 // print prints the judgement. What broke is its error.
 func (j *judgedLock) print(req judgeRequest, stdout, stderr io.Writer) error {
 	document := lockjudge.NewDocument(req.name, j.engine, j.total, j.behaviours, j.sales)
+	document.Explored = j.explored
 	var err error
 	if req.json {
 		err = json.NewEncoder(stdout).Encode(document)
@@ -190,6 +213,10 @@ func (j *judgedLock) print(req judgeRequest, stdout, stderr io.Writer) error {
 }
 
 func (j *judgedLock) printText(req judgeRequest, stdout io.Writer) error {
+	if j.explored != nil {
+		printFound(stdout, *j.explored)
+		fmt.Fprintln(stdout)
+	}
 	if err := lockjudge.Report(stdout, req.name, j.engine, j.took, j.behaviours); err != nil {
 		return err
 	}

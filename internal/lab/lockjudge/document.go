@@ -3,14 +3,17 @@ package lockjudge
 import (
 	"time"
 
+	"seckill/internal/lab/explore"
 	"seckill/internal/lab/finding"
 )
 
 // Document is the whole judgement as JSON.
 type Document struct {
-	Lock       string           `json:"lock"`
-	Engine     string           `json:"engine"`
-	DurationMS int64            `json:"duration_ms"`
+	Lock       string `json:"lock"`
+	Engine     string `json:"engine"`
+	DurationMS int64  `json:"duration_ms"`
+	// Explored is what the explorer has found before, of a lock in Go.
+	Explored   *explore.Result  `json:"explored,omitempty"`
 	Broken     int              `json:"broken"` // behaviours that break, comforts not counted
 	Behaviours []Behaviour      `json:"behaviours"`
 	Sales      []finding.Result `json:"sales"`
