@@ -25,10 +25,10 @@ import (
 
 func judgeHelp(w io.Writer) {
 	fmt.Fprint(w, `lab judge says which behaviours of a lock break, the gravest first, each with
-what happened just before. It does not ask what the lock promises. First it tries
-the schedules of a lock in Go in virtual time, for 20 s at most, as lab explore
-does. At last it sells a voucher under the lock twice, once with a buyer who
-takes longer than the lease, and draws it.
+what happened just before. It does not ask what the lock promises. First it
+tries the schedules of a lock in Go in virtual time, as lab explore does, for
+20 s at most. At last it sells a voucher under the lock twice, once with a buyer
+who takes longer than the lease, and draws it.
 
 usage: lab judge [flags] FOLDER          a lock in Go, as lab new-lock writes it
        lab judge [flags] -- COMMAND ...  a lock in another language
