@@ -19,7 +19,10 @@ func TestEveryLockSells(t *testing.T) {
 	for range 3 {
 		nodes = append(nodes, testkit.NewRedis(t).Addr())
 	}
-	s := harness.NewStores(t).With(
+	// Valkey has the commands of native, and its replica acknowledges what waited writes.
+	primary, replica := testkit.NewValkey(t), testkit.NewValkey(t)
+	replica.ReplicaOf(primary.Addr())
+	s := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{primary.Addr()}}.With(
 		"SECKILL_LOCK_REDIS_ADDRS="+strings.Join(nodes, ","),
 		"SECKILL_ZOOKEEPER_ADDRS="+testkit.ZooKeeper(t).Addr(),
 	)

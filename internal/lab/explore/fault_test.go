@@ -2,6 +2,7 @@ package explore
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"seckill/internal/lab/finding"
@@ -43,14 +44,16 @@ func TestSoakFencedFault(t *testing.T) {
 func findFaults(t *testing.T, faults []scriptFault) {
 	for _, f := range faults {
 		t.Run(f.lock+": "+f.fault, func(t *testing.T) {
-			changed := false
+			var changed atomic.Bool
 			c := Config{Lock: f.lock, Budget: f.budget, Until: f.kind, rewrite: func(source string) string {
-				changed = changed || strings.Contains(source, f.old)
+				if strings.Contains(source, f.old) {
+					changed.Store(true)
+				}
 				return strings.Replace(source, f.old, f.new, 1)
 			}}
 			r, err := Run(t.Context(), c)
 			fail.NowIf(t, err)
-			if !changed {
+			if !changed.Load() {
 				t.Error("no script has what the fault replaces")
 			}
 			fail.Unequal(t, shortest(r)[f.kind], f.schedule, string(f.kind))
