@@ -207,7 +207,7 @@ func (b *bed) keptOut() bool {
 		return false
 	}
 	owner := b.owner()
-	return slices.ContainsFunc(b.procs, func(p *process) bool { return p.finished && !p.dead && p.refused == nil && owner == p.name() })
+	return slices.ContainsFunc(b.procs, func(p *process) bool { return p.finished && !p.dead && p.answered && owner == p.name() })
 }
 
 // slack is how long a waiter may need to notice that a lease has ended.

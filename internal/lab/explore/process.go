@@ -38,6 +38,7 @@ type process struct {
 	sendsScript bool
 	held        lock.Lease // while the buyer is inside
 	refused     error
+	answered    bool // the server has carried out the release, whatever it found
 	digest      hash.Hash
 	ids         []string // random names that the process has made up, in the order of their appearance
 }
@@ -174,7 +175,7 @@ func (p *process) buy(b *bed) {
 	} else {
 		record(eventlog.Event{Kind: eventlog.RolledBack, Error: context.Cause(held.Context()).Error()})
 	}
-	_ = lock.Release(p.ctx, held)
+	p.answered = !errors.Is(lock.Release(p.ctx, held), lock.ErrUnavailable)
 }
 
 // die ends the process: it does and hears nothing more. What it has sent still arrives.
