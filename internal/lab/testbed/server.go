@@ -375,7 +375,7 @@ func serveRedis(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return err
 	}
