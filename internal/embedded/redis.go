@@ -48,7 +48,7 @@ func (r *Redis) Dial(_ context.Context, network, _ string) (net.Conn, error) {
 	return client, nil
 }
 
-// Serve serves a connection, of which it is given the server's end: [net.ErrClosed] while the server is stopped.
+// Serve serves the connection whose server's end is end. While the server is stopped it returns [net.ErrClosed].
 func (r *Redis) Serve(end net.Conn) error {
 	conn := &serverConn{Conn: end, closed: r.forget, watch: r.watch}
 	r.mu.Lock()

@@ -116,8 +116,8 @@ func (b *bisection) pause(ctx context.Context) bool {
 	return sleep(ctx, backoff(b.attempts, b.worker.config.MinBackoff, b.worker.config.MaxBackoff))
 }
 
-// countFailure counts a failure of a part that has orders of one voucher, of which e is the first. If it says nothing
-// about the orders, then after maxRefused of them the voucher's retries are paused.
+// countFailure counts a failure of a part whose orders are all of one voucher. e is the first of them. After maxRefused
+// failures that say nothing about the orders, the voucher's retries pause.
 func (b *bisection) countFailure(ctx context.Context, e entry, took time.Duration, err error) {
 	of := e.stream.voucher
 	if b.failures[of]++; took >= outageAfter {

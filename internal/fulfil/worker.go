@@ -281,7 +281,7 @@ func (w *worker) processEntries(ctx context.Context, entries []entry) error {
 	return failed
 }
 
-// delivered are entries by what is to be done with them.
+// delivered holds the entries of one read, sorted by what the worker does with them.
 type delivered struct {
 	together []entry // to write in batches
 	alone    []entry // malformed, or delivered suspiciously often: to refuse or write alone

@@ -17,7 +17,7 @@ type Lifecycle interface {
 	Refund(ctx context.Context, id int64) (order.Order, error)
 }
 
-// Store keeps what is to be done at the provider. database.Lifecycle implements it.
+// Store keeps the refunds and payments that the provider has still to settle. database.Lifecycle implements it.
 type Store interface {
 	// DueRefunds, MarkRefunded and UnmatchedPayments are those of [order.LifecycleStore].
 	DueRefunds(ctx context.Context, after string, limit int) ([]order.RefundRequest, error)

@@ -21,7 +21,7 @@ import (
 
 // The times of a run. They are virtual, and so cost nothing, except on a real server.
 const (
-	// lease is shorter than the driver's timeout of 3 s: who waits for a reply may lose the lock meanwhile.
+	// lease is shorter than the driver's timeout of 3 s, so that a process may lose the lock while it waits for a reply.
 	lease = 2 * time.Second
 	// pollEvery is between two attempts of a waiter that polls. There is one such attempt in a lease.
 	pollEvery = lease * 6 / 10

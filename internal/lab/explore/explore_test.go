@@ -87,7 +87,7 @@ func TestSoakEverySchedule(t *testing.T) {
 	holds(t, "red", Budget{Killing: 1, Restarting: 1}, nil)
 }
 
-// holds explores a lock, of which nothing but what is known may be found.
+// holds explores a lock and fails the test if it finds anything but the known anomalies.
 func holds(t *testing.T, name string, b Budget, known map[finding.Kind]string) {
 	t.Run(fmt.Sprint(name, " ", b), func(t *testing.T) {
 		found := shortest(run(t, name, b))

@@ -213,7 +213,7 @@ func (b *bed) keptOut() bool {
 // slack is how long a waiter may need to notice that a lease has ended.
 const slack = 100 * time.Millisecond
 
-// owner is who has the lock, as far as the servers know; "": nobody.
+// owner returns the owner that the servers store for the lock. "" means that the lock is free.
 func (b *bed) owner() string {
 	for _, s := range slices.Backward(b.samples) {
 		if s.Server == "" {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// run is one execution of several processes, of which each goes on when it is told to, one step at a time.
+// run is one execution of several processes. Each process takes one step when the test tells it to.
 type run struct {
 	mu        sync.Mutex
 	atRest    *sync.Cond
@@ -122,8 +122,8 @@ func (r *run) settle() {
 	}
 }
 
-// settleIn is settle where some processes wait in a database, of which the run does not know. It returns false if more
-// than those wait.
+// settleIn is settle for a run in which some processes wait inside a database. The run cannot see those waits, so the
+// caller gives their number. settleIn returns false if more processes wait.
 func (r *run) settleIn(inDatabase int) bool {
 	late := false
 	limit := time.AfterFunc(settleLimit, func() {

@@ -288,7 +288,7 @@ func policies() map[string]struct {
 	return all
 }
 
-// sales are who buys: two users the last unit, one user twice, and three at once.
+// sales returns the sales of a policy: two users buy the last unit, one user buys twice, and three orders come at once.
 func sales(p voucher.Policy) []sale {
 	return []sale{
 		{p, 1, []int64{101, 102}, 1},

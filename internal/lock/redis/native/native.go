@@ -64,7 +64,7 @@ func (l *Locker) Close() error {
 // command makes the arguments of a command on one attempt's key and value.
 type command func(a plain.Attempt) []any
 
-// compareAndDelete are the commands that delete a key if it has a value, of which a server has one or both.
+// compareAndDelete lists the commands that delete a key if it has a given value. A server has one of them, or both.
 var compareAndDelete = []command{
 	func(a plain.Attempt) []any { return []any{"delifeq", a.Name, a.Value} },       // Valkey 9.0
 	func(a plain.Attempt) []any { return []any{"delex", a.Name, "ifeq", a.Value} }, // Redis 8.4, Valkey 9.2

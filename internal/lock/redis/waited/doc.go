@@ -40,6 +40,6 @@
 //
 // # How to see it break
 //
-// The laboratory's waited-other-replica: two replicas, of which one is cut off; the other one acknowledges the lock, and
-// the one that was cut off is promoted. There are two holders. TestPromotion does the same.
+// The laboratory's experiment waited-other-replica shows it. One of two replicas is cut off. The other one acknowledges the
+// lock. Then the replica that was cut off is promoted, and there are two holders. TestPromotion does the same.
 package waited
