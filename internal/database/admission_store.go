@@ -169,7 +169,7 @@ func (s *AdmissionStore) durable(ctx context.Context, state order.Status, err er
 }
 
 // findExisting returns the states of the orders that exist, and the orders that are missing, each once
-// and sorted by id. A late order is never missing: there is no order to insert. It returns [order.ErrIDTaken] if
+// and sorted by id. An order that has given its unit back is Rejected if it was accepted again since. A late order is never missing: there is no order to insert. It returns [order.ErrIDTaken] if
 // another order has one of the ids.
 func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Accepted) (states []order.Status, missing []contract.Accepted, err error) {
 	if len(batch) == 0 {
@@ -190,17 +190,22 @@ func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Acce
 	if found.Error != nil {
 		return nil, nil, translate(ctx, found.Error)
 	}
-	there := make(map[int64]order.Status, len(rows))
+	there := make(map[int64]orderRow, len(rows))
 	for _, row := range rows {
 		if !sameOrder(byID[row.ID], row.VoucherID, row.UserID) {
 			return nil, nil, fmt.Errorf("%w: %d", order.ErrIDTaken, row.ID)
 		}
-		there[row.ID] = order.Status(row.Status)
+		there[row.ID] = row
 		delete(byID, row.ID)
 	}
 	states = make([]order.Status, len(batch))
 	for i, a := range batch {
-		states[i] = there[a.OrderID]
+		if row, found := there[a.OrderID]; found {
+			states[i] = order.Status(row.Status)
+			if !a.Late && states[i].Persisted() && !a.PersistedAs(row.order()) {
+				states[i] = order.Rejected
+			}
+		}
 		if byID[a.OrderID].Late {
 			delete(byID, a.OrderID)
 		}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
@@ -230,6 +231,30 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 				t.Errorf("voucher %d has %d rejected orders, %v; want %d", id, n, err, want)
 			}
 		}
+	})
+}
+
+// An entry that is delivered again changes nothing, whatever has become of its order. An order that the gate has accepted
+// again, since the reply was lost and the order has given its unit back meanwhile, has taken another unit of the gate's,
+// which is to be given back: both may be in one batch.
+func TestPersistOfAnOrderThatIsOver(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		v := newVoucher(1, 10)
+		v.PayWithin = time.Hour
+		openSale(t, d, v)
+		first := accepted(1, 1, 41)
+		again := first
+		again.At, again.Seq = first.At.Add(time.Millisecond), 3
+		persists(t, d, order.Unpaid, []contract.Accepted{first})
+		persists(t, d, order.Unpaid, []contract.Accepted{again}) // the gate has lost data: it is rebuilt
+		cancelOrders(t, d, 1)
+		states, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{first, again, first})
+		if wantErr(t, err); !slices.Equal(states, []order.Status{order.Cancelled, order.Rejected, order.Cancelled}) {
+			t.Errorf("states %v", states)
+		}
+		rejects(t, d, order.Cancelled, first)
+		rejects(t, d, order.Rejected, again)
+		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 10, Returned: 1})
 	})
 }
 

@@ -170,7 +170,7 @@ func (t *tx) payLateMoney(o lateOrder) error {
 func (s *AdmissionStore) lateOrders(ctx context.Context, batch []contract.Accepted, states []order.Status) (late []lateOrder, err error) {
 	seen := map[int64]bool{}
 	for i, a := range batch {
-		if !a.Late || a.PersistedAs(states[i]) {
+		if !a.Late || a.PersistedAs(order.Order{Status: states[i]}) {
 			continue
 		}
 		if states[i] == "" { // an order that the database has lost has no money
@@ -205,7 +205,7 @@ func (s *AdmissionStore) decidedAs(ctx context.Context, a contract.Accepted) (or
 	switch {
 	case err != nil:
 		return "", err
-	case a.PersistedAs(states[0]):
+	case a.PersistedAs(order.Order{Status: states[0]}):
 		return states[0], nil
 	}
 	return order.Rejected, nil

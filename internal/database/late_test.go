@@ -46,7 +46,7 @@ func (s *lateSale) close() {
 // reserved is an order of user 100 + id that the gate has accepted, or has accepted again.
 func (s *lateSale) reserved(id int64, late bool) contract.Accepted {
 	return contract.Accepted{
-		OrderID: id, VoucherID: 1, UserID: 100 + id, At: time.Now(), Epoch: s.epoch &^ 1, Seq: id, Bucket: int(id % 2), Key: order.KeyHash(id), Late: late,
+		OrderID: id, VoucherID: 1, UserID: 100 + id, At: newOrder(0, 0, 0).CreatedAt, Epoch: s.epoch &^ 1, Seq: id, Bucket: int(id % 2), Key: order.KeyHash(id), Late: late,
 	}
 }
 

@@ -76,6 +76,9 @@
 // An order that takes a unit again, because its money came late, is in the database already. It is written if its money is
 // still undecided. Otherwise it is rejected, without a row: the money was refunded, and the reservation goes back.
 //
+// An order may be accepted twice: its reply was lost, it was written, cancelled and given back, and then the call was
+// repeated. The second entry has another time of acceptance than the order's row. Its reservation goes back in the same way.
+//
 // # Not guaranteed
 //
 //   - Orders are not written in the order of their acceptance.

@@ -64,5 +64,5 @@ const (
 	IDTaken        Reason = "id_taken"        // another order has the id
 	Failed         Reason = "failed"          // the database objected repeatedly, and took others in between
 	Deadly         Reason = "deadly"          // the process crashed repeatedly with it, after others were written
-	Before         Reason = "before"          // an earlier delivery rejected it but did not write the dead letter
+	Before         Reason = "before"          // the order's row says so: an earlier delivery stopped before the dead letter, or the order is over
 )

@@ -195,7 +195,7 @@ func (r *Reconciler) unacknowledged(ctx context.Context, v contract.AdmissionVou
 				continue // malformed: the consumers move it to the dead letters
 			}
 			switch o, err := r.Orders.Order(ctx, e.Order.OrderID); {
-			case err == nil && o.VoucherID == v.VoucherID && e.Order.PersistedAs(o.Status):
+			case err == nil && o.VoucherID == v.VoucherID && e.Order.PersistedAs(o):
 				n++
 			case err != nil && !errors.Is(err, order.ErrNotFound):
 				return 0, err

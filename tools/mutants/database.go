@@ -27,6 +27,8 @@ func inDatabase() []mutant {
 		{"a stream that rests is not looked at", "internal/fulfil/watch_list.go", "most := len(due) + restingLooks", "most := len(due)", fulfil},
 		{"an order that cannot be written is tried for ever", "internal/fulfil/retry.go",
 			"if queued.countedFailures >= w.config.MaxFailures {", "if false {", fulfil},
+		{"the second unit of an order that was cancelled stays reserved", "internal/admission/contract/contract.go", "!waits && !again", "!waits && (!again || a.OrderID >= 0)",
+			"./internal/admission/contract " + database + " ./internal/lab/explore/stores"},
 		{"an order is blamed for an outage", "internal/fulfil/failure.go",
 			"return !transient(err) || errors.Is(err, order.ErrRefused)", "return err != nil", fulfil},
 		{"a voucher that the database refuses holds up the others", "internal/fulfil/persist.go",

@@ -31,11 +31,15 @@ type Accepted struct {
 	Late bool
 }
 
-// PersistedAs reports whether the order is carried out in the database if it has a state there; see
-// [order.Status.Persisted]. A late order was there before, cancelled or expired.
-func (a Accepted) PersistedAs(s order.Status) bool {
-	waits := a.Late && (s == order.Cancelled || s == order.Expired)
-	return s.Persisted() && !waits
+// PersistedAs reports whether the order is carried out as the database has it; see [order.Status.Persisted].
+//
+// A late order was there before, cancelled or expired. Another order that has given its unit back was accepted again, and
+// has another unit of the gate's, if it was accepted at another time: a call of which no reply was heard was repeated after
+// the gate had taken the first unit back.
+func (a Accepted) PersistedAs(o order.Order) bool {
+	waits := a.Late && (o.Status == order.Cancelled || o.Status == order.Expired)
+	again := !a.Late && !o.Status.Live() && !o.CreatedAt.Equal(a.At.Truncate(time.Microsecond))
+	return o.Status.Persisted() && !waits && !again
 }
 
 // EpochState is what the database knows of a voucher's admission.
@@ -77,7 +81,9 @@ type AdmissionStore interface {
 	//
 	// It returns the state of each order, in the order of the batch: Confirmed, or Unpaid if the voucher
 	// asks for payment. An order that is stored already has the state that it has reached: Rejected if it
-	// was rejected earlier, and any other state if it was persisted. One order alone can fail the batch:
+	// was rejected earlier, and any other state if it was persisted. Rejected is also the state of one that has given its
+	// unit back and was accepted again, see [Accepted.PersistedAs]: the reservation is to be given back. One order alone can
+	// fail the batch:
 	//
 	//	ErrAlreadyOrdered   the user has another order
 	//	ErrStaleEpoch       the order's epoch is over

@@ -49,14 +49,14 @@ func buys(n int) program {
 func works(bucket int) program {
 	return program{
 		func(g *gate, w *world, c *caller, _ bool) {
-			c.order, c.entry = g.persist(w, bucket)
+			c.order, c.entry, c.again = g.persist(w, bucket)
 			c.next = 1
 			if c.order < 0 {
 				c.next = -1
 			}
 		},
 		func(g *gate, _ *world, c *caller, heard bool) {
-			g.acknowledge(bucket, c.entry)
+			g.finish(bucket, c.order, c.entry, c.again)
 			if heard {
 				c.next = -1
 			}
@@ -64,13 +64,12 @@ func works(bucket int) program {
 	}
 }
 
-// cancels cancels an order that the database has, and tells Redis. A buyer cancels no order of which no reply told. Otherwise
-// the call that is repeated for that reply would take another unit, for an order that is over.
-func cancels(n int, buyer bool) program {
+// cancels cancels an order that the database has, and tells Redis. Its buyer may have learnt of it from the database.
+func cancels(n int) program {
 	o := gateOrders[n]
 	return program{
 		func(_ *gate, w *world, c *caller, _ bool) {
-			if w.state[n] != live || buyer && !w.told[n] {
+			if w.state[n] != live {
 				c.next = -1
 				return
 			}
@@ -136,12 +135,12 @@ func reopens() program {
 	}
 	draining := func(bucket int) call {
 		return func(g *gate, w *world, c *caller, _ bool) {
-			n, entry := g.persist(w, bucket)
+			n, entry, again := g.persist(w, bucket)
 			if n < 0 {
 				c.next++
 				return
 			}
-			g.acknowledge(bucket, entry)
+			g.finish(bucket, n, entry, again)
 		}
 	}
 	opening := func(bucket int) call {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -31,6 +32,9 @@ type gate struct {
 	calls     int
 }
 
+// firstCall is when the first call is made, by the server's clock; each takes a millisecond.
+var firstCall = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // The orders of the callers: two of one user, and one of another user in the other bucket.
 var gateOrders = [3]struct {
 	id, user int64
@@ -52,6 +56,7 @@ const far = 1 << 50
 type world struct {
 	epoch    int64
 	state    [3]int   // of the orders
+	since    [3]int64 // when the orders that the database has were accepted, in ms
 	told     [3]bool  // which orders a buyer was told are accepted
 	returned [2]int64 // what orders of each bucket gave back in the epoch
 	callers  [3]caller
@@ -64,30 +69,47 @@ type caller struct {
 	total int64
 	order int // of the entry that it persisted; -1: none
 	entry string
+	again bool // its unit is to be given back
 	stock [2]int64
 	users [2]int
 }
 
+// row is an order as the database has it.
+func (w *world) row(n int) order.Order {
+	status := map[int]order.Status{live: order.Unpaid, cancelled: order.Cancelled, rejected: order.Rejected}[w.state[n]]
+	return order.Order{ID: gateOrders[n].id, Status: status, CreatedAt: time.UnixMilli(w.since[n])}
+}
+
 // persist writes the order of a bucket's first entry into the database, as the worker does: not one of an epoch that is over.
-func (g *gate) persist(w *world, bucket int) (n int, entry string) {
+// again says that its unit is to be given back, since the order was accepted a second time after it had been cancelled.
+func (g *gate) persist(w *world, bucket int) (n int, entry string, again bool) {
 	entries, err := g.client.XRangeN(g.t.Context(), g.buckets[bucket].Orders, "-", "+", 1).Result()
 	fail.NowIf(g.t, err)
 	if len(entries) == 0 {
-		return -1, ""
+		return -1, "", false
 	}
 	a := ledger.ParseEntry(entries[0].ID, entries[0].Values)[0]
 	fail.NowIf(g.t, a.Err)
 	n = orderOf(a.Order.OrderID)
 	if w.state[n] == absent {
-		w.state[n] = live
+		w.state[n], w.since[n] = live, a.Order.At.UnixMilli()
 		if w.epoch > a.Order.Epoch+1 || w.sold() > g.units || w.sold() != w.buyers() {
 			w.state[n] = rejected
 		}
 	}
-	return n, entries[0].ID
+	return n, entries[0].ID, !a.Order.PersistedAs(w.row(n))
 }
 
-func (g *gate) acknowledge(bucket int, entry string) {
+// finish takes an entry out of its stream, as the worker does.
+func (g *gate) finish(bucket, n int, entry string, again bool) {
+	if again {
+		o := gateOrders[n]
+		fail.NowIf(g.t, fail.Of(g.consumers.DeadLetter(g.t.Context(), g.client, &ledger.Rejection{
+			Keys: g.buckets[bucket], Channel: "done", Entry: entry, User: o.user, Order: o.id,
+		})))
+		g.mini.Del(g.buckets[bucket].Dead)
+		return
+	}
 	a := ledger.NewAcknowledgement(g.buckets[bucket], "done")
 	a.Add(entry, 1)
 	fail.NowIf(g.t, g.consumers.Acknowledge(g.t.Context(), g.client, a))
@@ -167,6 +189,8 @@ func (s stored) key(w world) string {
 	for i := range w.callers {
 		w.callers[i].entry = ""
 	}
+	since := w.since
+	w.since = [3]int64{}
 	var b strings.Builder
 	fmt.Fprint(&b, w)
 	for _, key := range slices.Sorted(maps.Keys(s)) {
@@ -174,7 +198,8 @@ func (s stored) key(w world) string {
 		if strings.HasSuffix(key, ":orders") {
 			values = slices.Clone(values)
 			for i := 0; i < len(values); i += entryLength {
-				values[i] = ""
+				a := parsed(values[i : i+entryLength]).Order
+				values[i] = fmt.Sprint(a.At.UnixMilli() == since[orderOf(a.OrderID)])
 			}
 		}
 		fmt.Fprint(&b, key, values)
@@ -208,6 +233,7 @@ func (g *gate) from(w world, programs [3]program, taken []string) int {
 			}
 			g.restore(before)
 			at := next.callers[i].next
+			g.mini.SetTime(firstCall.Add(time.Duration(g.calls) * time.Millisecond))
 			p[at](g, &next, &next.callers[i], heard)
 			g.calls++
 			if !heard && next.callers[i] != w.callers[i] {
@@ -221,11 +247,11 @@ func (g *gate) from(w world, programs [3]program, taken []string) int {
 		g.restore(before)
 		for bucket := range g.buckets { // what is pending is persisted
 			for {
-				order, entry := g.persist(&w, bucket)
-				if order < 0 {
+				of, entry, again := g.persist(&w, bucket)
+				if of < 0 {
 					break
 				}
-				g.acknowledge(bucket, entry)
+				g.finish(bucket, of, entry, again)
 			}
 		}
 		for i := range gateOrders {
@@ -252,8 +278,12 @@ func (g *gate) check(w world, now stored, over bool) string {
 		other := fmt.Sprint(1 - b)
 		sum += n[ledger.FieldTo+other] - n[ledger.FieldFrom+other] // what is in transit
 		for e := range slices.Chunk(now[keys.Orders], entryLength) {
-			if n := orderOf(parsed(e).Order.OrderID); after.state[n] == absent {
-				after.state[n] = live
+			a := parsed(e).Order
+			switch n := orderOf(a.OrderID); {
+			case after.state[n] == absent:
+				after.state[n], after.since[n] = live, a.At.UnixMilli()
+				sum++
+			case !a.PersistedAs(after.row(n)): // its unit comes back
 				sum++
 			}
 		}
@@ -305,10 +335,11 @@ func TestGateInEveryOrder(t *testing.T) {
 	}{
 		{"buy, buy again, work", 2, [3]program{buys(0), buys(1), works(0)}},
 		{"buy, transfer, buy elsewhere", 2, [3]program{buys(0), transfers(), buys(2)}},
-		{"buy, work, cancel", 1, [3]program{buys(0), works(0), cancels(0, true)}},
+		{"buy, work, cancel", 1, [3]program{buys(0), works(0), cancels(0)}},
+		{"buy, cancel, reopen", 1, [3]program{buys(0), cancels(0), reopens()}},
 		{"buy, transfer, reopen", 2, [3]program{buys(0), transfers(), reopens()}},
 		{"buy, buy elsewhere, reopen", 1, [3]program{buys(0), buys(2), reopens()}},
-		{"cancel, buy again, reopen", 1, [3]program{cancels(0, false), buys(1), reopens()}},
+		{"cancel, buy again, reopen", 1, [3]program{cancels(0), buys(1), reopens()}},
 		{"buy, close late, reopen", 1, [3]program{buys(0), closesLate(), reopens()}},
 	} {
 		g := &gate{
