@@ -41,6 +41,8 @@ type engine struct {
 	galera *cluster
 	// dialector maps rows over a pool.
 	dialector func(pool *sql.DB) gorm.Dialector
+	// useIndex follows the name of a table in a statement that must use an index.
+	useIndex string
 	// sweep is the statement that deletes the oldest idempotency keys. Its parameters are a time and
 	// a limit.
 	sweep string

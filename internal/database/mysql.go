@@ -55,6 +55,7 @@ func openMySQL(c Config) (engine, error) {
 			// Only gorm's own migrations need the server's version.
 			return mysqlgorm.New(mysqlgorm.Config{Conn: pool, SkipInitializeWithVersion: true})
 		},
+		useIndex: "FORCE INDEX (%s)",
 		sweep:    "DELETE FROM idempotency_keys WHERE started_at < ? ORDER BY started_at LIMIT ?",
 		migrator: func(ctx context.Context) (migrator, error) { return newMySQLMigrator(ctx, config, galera) },
 	}, nil

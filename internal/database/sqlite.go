@@ -34,6 +34,7 @@ func openSQLite(c Config) (engine, error) {
 		// written meanwhile, however long the busy timeout is.
 		begin:     "BEGIN IMMEDIATE",
 		dialector: func(pool *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: pool} },
+		useIndex:  "INDEXED BY %s",
 		sweep: `DELETE FROM idempotency_keys WHERE rowid IN
 			(SELECT rowid FROM idempotency_keys WHERE started_at < ? ORDER BY started_at LIMIT ?)`,
 		migrator: func(ctx context.Context) (migrator, error) { return newSQLiteMigrator(ctx, writer) },

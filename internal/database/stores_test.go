@@ -80,7 +80,7 @@ func TestVouchersAreListed(t *testing.T) {
 			limit int
 			want  []int64
 		}{{0, 10, []int64{10, 20, 30}}, {10, 1, []int64{20}}, {30, 10, nil}} {
-			got, err := d.Vouchers().Vouchers(t.Context(), page.after, page.limit)
+			got, err := d.Vouchers().Vouchers(t.Context(), voucher.List{After: voucher.Position{ID: page.after}}, time.Now(), page.limit)
 			wantErr(t, err)
 			var ids []int64
 			for _, v := range got {

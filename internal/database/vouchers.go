@@ -152,22 +152,6 @@ func (s *Vouchers) VouchersByID(ctx context.Context, ids []int64) (map[int64]vou
 	return found, nil
 }
 
-// Vouchers implements [voucher.Store].
-func (s *Vouchers) Vouchers(ctx context.Context, after int64, limit int) ([]*voucher.Voucher, error) {
-	var rows []voucherRow
-	err := s.db.rows.WithContext(ctx).Where("id > ?", after).Order("id").Limit(limit).Find(&rows).Error
-	if err != nil {
-		return nil, translate(ctx, err)
-	}
-	vouchers := make([]*voucher.Voucher, len(rows))
-	for i, row := range rows {
-		if vouchers[i], err = row.voucher(); err != nil {
-			return nil, err
-		}
-	}
-	return vouchers, nil
-}
-
 // Sales counts the vouchers that have stock and whose sale has not ended at the given time, by the way they are sold.
 func (s *Vouchers) Sales(ctx context.Context, now time.Time) ([]voucher.Sale, error) {
 	var rows []struct {

@@ -200,7 +200,8 @@ func newFakeVouchers(ids voucher.IDs, now func() time.Time) *fakeVouchers {
 }
 
 type voucherStore struct {
-	list []*voucher.Voucher
+	list   []*voucher.Voucher
+	listed voucher.List // that was asked for last
 	// lose makes the next creation succeed and return an error, and the query for it fail as well.
 	lose, lost error
 }
@@ -239,10 +240,11 @@ func (s *voucherStore) VouchersByID(ctx context.Context, ids []int64) (map[int64
 	return found, nil
 }
 
-func (s *voucherStore) Vouchers(_ context.Context, after int64, limit int) ([]*voucher.Voucher, error) {
+func (s *voucherStore) Vouchers(_ context.Context, list voucher.List, _ time.Time, limit int) ([]*voucher.Voucher, error) {
+	s.listed = list
 	var found []*voucher.Voucher
 	for _, v := range s.list {
-		if v.ID > after && len(found) < limit {
+		if v.ID > list.After.ID && len(found) < limit {
 			found = append(found, v)
 		}
 	}

@@ -91,7 +91,7 @@ type Vouchers interface {
 	// a voucher with that id, it returns that one.
 	Create(ctx context.Context, v voucher.Voucher) (*voucher.Voucher, error)
 	Voucher(ctx context.Context, id int64) (*voucher.Voucher, error)
-	Vouchers(ctx context.Context, after int64, limit int) ([]*voucher.Voucher, error)
+	Vouchers(ctx context.Context, list voucher.List, limit int) ([]*voucher.Voucher, error)
 }
 
 // Quota bounds how often each user may do something. admission.Limiter implements it.

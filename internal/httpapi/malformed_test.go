@@ -173,12 +173,15 @@ func TestMalformedRequests(t *testing.T) {
 func TestMalformedAddresses(t *testing.T) {
 	r := newFixture(t, lab)
 	for says, paths := range map[string][]string{
-		"wait":  {"orders/7?wait=2", "orders/7?wait=-1s", "orders/7?wait=31s", "orders/7?wait="},
-		"state": {"orders/7?wait=2s&state=sold", "orders/7?wait=2s&state="},
-		"query": {"orders/7?wait=%zz", "orders?before=%zz", "orders?limit=5;before=7"},
-		"limit": {"orders?limit=0", "orders?limit=101", "vouchers?limit=all"},
+		"wait":                              {"orders/7?wait=2", "orders/7?wait=-1s", "orders/7?wait=31s", "orders/7?wait="},
+		"state":                             {"orders/7?wait=2s&state=sold", "orders/7?wait=2s&state="},
+		"query":                             {"orders/7?wait=%zz", "orders?before=%zz", "orders?limit=5;before=7"},
+		"limit":                             {"orders?limit=0", "orders?limit=101", "vouchers?limit=all"},
+		`one of ["open" "soon" "over"]`:     {"vouchers?state=sold", "vouchers?state=", "vouchers?state=Open"},
+		`one of ["begin_at" "-begin_at"]`:   {"vouchers?sort=end_at", "vouchers?sort=", "vouchers?sort=%2Bbegin_at"},
+		"the next_after of the page before": {"vouchers?sort=begin_at&after=7", "vouchers?sort=-begin_at&after=x-7", "vouchers?sort=begin_at&after=253402300800000000-7"},
 		"decimal": {
-			"orders/latest", "orders?before=-5", "vouchers?after=x", "vouchers/x/audit", "vouchers/1%252F2", "vouchers/%2e%2e", "vouchers/1;v=1",
+			"orders/latest", "orders?before=-5", "vouchers?after=x", "vouchers?after=1893553445000000-7", "vouchers?sort=begin_at&after=1893553445000000-0", "vouchers/x/audit", "vouchers/1%252F2", "vouchers/%2e%2e", "vouchers/1;v=1",
 			"vouchers/1%00", "vouchers/%c0%b1", "vouchers/0", "vouchers/-1", "vouchers/+1", "vouchers/01", "vouchers/1%20", "vouchers/0x1",
 			"vouchers/1_0", "vouchers/9223372036854775808",
 		},

@@ -48,7 +48,7 @@ type page struct {
 
 // queryPage reads ?limit= and the parameter with the start of the page.
 func (r *request) queryPage(fromName string, start int64) (page, error) {
-	p := page{from: start, limit: defaultLimit}
+	p := page{from: start}
 	query, err := r.query()
 	if err != nil {
 		return page{}, err
@@ -60,15 +60,30 @@ func (r *request) queryPage(fromName string, start int64) (page, error) {
 		}
 		p.from = from
 	}
-	if query.Has("limit") {
-		given := query.Get("limit")
-		limit, err := strconv.Atoi(given)
-		if err != nil || limit < 1 || limit > maxLimit {
-			return page{}, invalid("limit is %q; 1 to %d", clip(given), maxLimit)
-		}
-		p.limit = limit
+	p.limit, err = limitOf(query)
+	return p, err
+}
+
+// limitOf reads ?limit=.
+func limitOf(query url.Values) (int, error) {
+	if !query.Has("limit") {
+		return defaultLimit, nil
 	}
-	return p, nil
+	given := query.Get("limit")
+	limit, err := strconv.Atoi(given)
+	if err != nil || limit < 1 || limit > maxLimit {
+		return 0, invalid("limit is %q; 1 to %d", clip(given), maxLimit)
+	}
+	return limit, nil
+}
+
+// oneOf reads a parameter that has one of some values; "" if it is not given.
+func oneOf[T ~string](query url.Values, name string, allowed ...T) (T, error) {
+	given := T(query.Get(name))
+	if !query.Has(name) || slices.Contains(allowed, given) {
+		return given, nil
+	}
+	return "", invalid("%s is %q; one of %q", name, clip(string(given)), allowed)
 }
 
 // queryWait reads ?wait=, a duration such as 2s or 500ms; 0 if it is not given.

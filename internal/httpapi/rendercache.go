@@ -17,7 +17,7 @@ const (
 type renderCache struct {
 	vouchers bodyCache[int64, *voucher.Voucher]
 	// A list is unchanged as long as it begins with the same element of the same slice; see [voucher.Cache].
-	lists bodyCache[page, **voucher.Voucher]
+	lists bodyCache[voucherPage, **voucher.Voucher]
 }
 
 func newRenderCache() *renderCache {

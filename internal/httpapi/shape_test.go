@@ -85,6 +85,36 @@ func TestPages(t *testing.T) {
 	fail.Unequal(t, strings.Join(ids, " "), "1 2 3 4 5 6 7", "the pages have")
 }
 
+// The store is asked for the list that the query names, and a page names the place where the next one begins.
+func TestListsOfVouchers(t *testing.T) {
+	r := newFixture(t, lab)
+	for id := range int64(3) {
+		r.vouchers.store.list = append(r.vouchers.store.list, &voucher.Voucher{
+			ID: id + 1, BeginAt: start(), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
+		})
+	}
+	for query, want := range map[string]struct {
+		list voucher.List
+		next string
+	}{
+		"limit=2":                    {voucher.List{}, "2"},
+		"limit=2&state=soon":         {voucher.List{State: voucher.StateSoon}, "2"},
+		"limit=1&state=over&after=1": {voucher.List{State: voucher.StateOver, After: voucher.Position{ID: 1}}, "2"},
+		"limit=2&sort=begin_at":      {voucher.List{Sort: voucher.SortBegin}, "1893553445000000-2"},
+		"limit=3&sort=-begin_at":     {voucher.List{Sort: voucher.SortBeginDesc}, ""},
+		"state=open&sort=-begin_at&after=1893553445000000-1&limit=1": {voucher.List{
+			State: voucher.StateOpen, Sort: voucher.SortBeginDesc, After: voucher.Position{BeginAt: start().UnixMicro(), ID: 1},
+		}, "1893553445000000-2"},
+	} {
+		var page struct {
+			NextAfter string `json:"next_after"`
+		}
+		fail.NowIf(t, json.Unmarshal(r.do(t, call{"GET", "/api/v1/vouchers?" + query, "", nil}).Body.Bytes(), &page), query)
+		fail.Unequal(t, r.vouchers.store.listed, want.list, query)
+		fail.Unequal(t, page.NextAfter, want.next, query)
+	}
+}
+
 func TestNewNeedsEverything(t *testing.T) {
 	if _, err := httpapi.New(httpapi.Config{}, httpapi.Deps{}); err == nil {
 		t.Error("an API without anything behind it was made")

@@ -67,42 +67,6 @@ func (a *API) showVoucher(ctx context.Context, r *request) (reply, error) {
 	return cachedReply(a, &a.rendered.vouchers, id, v, func() any { return newVoucherJSON(v) })
 }
 
-// vouchersJSON is a page of vouchers, oldest first.
-type vouchersJSON struct {
-	Vouchers []voucherJSON `json:"vouchers"`
-	// NextAfter is the value of ?after= for the next page; absent on the last page.
-	NextAfter string `json:"next_after,omitempty"`
-}
-
-// listVouchers is GET /api/v1/vouchers.
-func (a *API) listVouchers(ctx context.Context, r *request) (reply, error) {
-	page, err := r.queryPage("after", oldest)
-	if err != nil {
-		return reply{}, err
-	}
-	// One more voucher than the page holds shows whether there is another page.
-	vouchers, err := a.deps.Vouchers.Vouchers(ctx, page.from, page.limit+1)
-	if err != nil {
-		return reply{}, err
-	}
-	if len(vouchers) == 0 {
-		return a.render(http.StatusOK, newVouchersJSON(vouchers, page.limit))
-	}
-	return cachedReply(a, &a.rendered.lists, page, &vouchers[0], func() any { return newVouchersJSON(vouchers, page.limit) })
-}
-
-func newVouchersJSON(vouchers []*voucher.Voucher, limit int) vouchersJSON {
-	out := vouchersJSON{Vouchers: []voucherJSON{}}
-	if len(vouchers) > limit {
-		vouchers = vouchers[:limit]
-		out.NextAfter = formatID(vouchers[limit-1].ID)
-	}
-	for _, v := range vouchers {
-		out.Vouchers = append(out.Vouchers, newVoucherJSON(v))
-	}
-	return out
-}
-
 // decodeVoucher reads a new voucher. Missing members have their defaults. The domain validates the values.
 func decodeVoucher(body []byte) (voucher.Voucher, error) {
 	v := voucher.Voucher{Policy: voucher.DefaultPolicy()}

@@ -25,8 +25,9 @@ const (
 	PageSize = 101
 
 	// Clients decide which pages are loaded, so these loads are bounded; those of vouchers are by [lookups].
-	// Beyond the bound a cached page is answered from the cache, and any other page with [ErrBusy]. The first
-	// page does not count. Each load reads 101 rows, and hundreds of loads a second delay the orders under a lock.
+	// Beyond the bound a cached page is answered from the cache, and any other page with [ErrBusy], but a list's first page
+	// is always answered; that of the list of all does not count. Each load reads 101 rows, and hundreds of loads a second
+	// delay the orders under a lock.
 	pageRefreshesPerSecond = 50  // of cached pages
 	pageMissesPerSecond    = 100 // of pages that are not cached
 	// maxPageAge is the age from which a cached page is loaded also beyond the bound: maxPages times a second at most.
@@ -46,7 +47,7 @@ type Cache struct {
 	mu sync.RWMutex
 	// Ids without a voucher are kept apart, so that requests for them evict no voucher.
 	vouchers, absent map[int64]*entry
-	pages            map[int64]*slot[[]*Voucher] // by the id after which they begin
+	pages            map[List]*slot[[]*Voucher]
 
 	lookups                   lookups
 	pageRefreshes, pageMisses budget
@@ -65,7 +66,7 @@ func NewCache(store Store, ttl time.Duration, now func() time.Time) *Cache {
 	}
 	return &Cache{
 		store: store, ttl: ttl, now: now,
-		vouchers: make(map[int64]*entry), absent: make(map[int64]*entry), pages: make(map[int64]*slot[[]*Voucher]),
+		vouchers: make(map[int64]*entry), absent: make(map[int64]*entry), pages: make(map[List]*slot[[]*Voucher]),
 		lookups:       lookups{store: store},
 		pageRefreshes: budget{perSecond: pageRefreshesPerSecond},
 		pageMisses:    budget{perSecond: pageMissesPerSecond},
@@ -119,28 +120,28 @@ func (c *Cache) has(e *entry) bool {
 	return c.vouchers[e.id] == e
 }
 
-// Vouchers lists up to limit vouchers with an ID above after, oldest first. The list is as old as the
-// answer of [Cache.Read]; pages other than the first are up to maxPageAge old while many are asked for. The caller must
-// change neither the slice nor its vouchers. Vouchers returns the same slice as long as nothing was loaded.
-func (c *Cache) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
-	if limit > PageSize {
-		return c.store.Vouchers(ctx, after, limit)
-	}
+// Vouchers returns up to limit vouchers of a list. They are as old as the answer of [Cache.Read]; pages other than the first
+// one of all vouchers are up to maxPageAge old while many are asked for. The caller must change neither the slice nor its
+// vouchers. Vouchers returns the same slice as long as nothing was loaded.
+func (c *Cache) Vouchers(ctx context.Context, list List, limit int) ([]*Voucher, error) {
 	now := c.now()
-	p := c.page(after)
+	if limit > PageSize {
+		return c.store.Vouchers(ctx, list, now, limit)
+	}
+	p := c.page(list)
 	if p == nil {
-		if after != 0 && !c.pageMisses.take(now) {
+		if !list.fromStart() && !c.pageMisses.take(now) {
 			return nil, ErrBusy
 		}
-		p = c.addPage(after)
+		p = c.addPage(list)
 	}
 	seen := p.seen.Load()
 	if !seen.fresh(now, c.ttl) {
 		var err error
 		seen, err = p.latest(ctx, 0, source[[]*Voucher]{
 			now:     c.now,
-			load:    func(ctx context.Context) ([]*Voucher, error) { return c.store.Vouchers(ctx, after, PageSize) },
-			mayLoad: func() bool { return after == 0 || c.mayRefresh(seen, now) },
+			load:    func(ctx context.Context) ([]*Voucher, error) { return c.store.Vouchers(ctx, list, c.now(), PageSize) },
+			mayLoad: func() bool { return list == List{} || c.mayRefresh(seen, now) },
 		})
 		if err != nil {
 			return nil, err
@@ -175,7 +176,7 @@ func (c *Cache) Created(v *Voucher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// A load that is still running stores its result in a slot that is no longer used.
-	c.pages = make(map[int64]*slot[[]*Voucher])
+	c.pages = make(map[List]*slot[[]*Voucher])
 }
 
 // SoldOut records that the store has just been seen without stock.
@@ -222,7 +223,7 @@ func (c *Cache) add(id int64) *entry {
 		return e
 	}
 	e := &entry{id: id}
-	put(c.absent, id, e, maxAbsent)
+	put(c.absent, id, e, maxAbsent, keepNone)
 	return e
 }
 
@@ -234,38 +235,40 @@ func (c *Cache) keep(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.absent, e.id)
-	put(c.vouchers, e.id, e, maxVouchers)
+	put(c.vouchers, e.id, e, maxVouchers, keepNone)
 	if hot := c.hot.Load(); hot != nil && hot.id == e.id {
 		c.hot.Store(e) // another entry of this id had been forgotten, and was in use
 	}
 }
 
-func (c *Cache) page(after int64) *slot[[]*Voucher] {
+func (c *Cache) page(list List) *slot[[]*Voucher] {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.pages[after]
+	return c.pages[list]
 }
 
-func (c *Cache) addPage(after int64) *slot[[]*Voucher] {
+func (c *Cache) addPage(list List) *slot[[]*Voucher] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.pages[after]; p != nil {
+	if p := c.pages[list]; p != nil {
 		return p
 	}
 	p := &slot[[]*Voucher]{}
-	put(c.pages, after, p, maxPages)
+	put(c.pages, list, p, maxPages, List.fromStart)
 	return p
 }
 
-// put adds to a map that may have limit keys. It evicts any keys but 0, which is the first page of the list.
-func put[V any](m map[int64]V, key int64, value V, limit int) {
+// put adds to a map that may have limit keys. It evicts any keys but those to keep, which are fewer.
+func put[K comparable, V any](m map[K]V, key K, value V, limit int, keep func(K) bool) {
 	for other := range m {
 		if len(m) < limit {
 			break
 		}
-		if other != 0 {
+		if !keep(other) {
 			delete(m, other)
 		}
 	}
 	m[key] = value
 }
+
+func keepNone(int64) bool { return false }

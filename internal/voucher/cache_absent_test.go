@@ -85,7 +85,7 @@ func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
 func TestCachePagesAreCountedByLoad(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		stockOf := func(after int64) (int64, error) {
-			page, err := cache.Vouchers(t.Context(), after, 5)
+			page, err := cache.Vouchers(t.Context(), from(after), 5)
 			if err != nil {
 				return 0, err
 			}

@@ -105,10 +105,10 @@ func TestCacheListIsBounded(t *testing.T) {
 		const seconds = 3
 		for i := range int64(seconds * 1000) {
 			simulate.Sleep(time.Millisecond)
-			if _, err := cache.Vouchers(t.Context(), 1+i*7919, 20); err != nil && !errors.Is(err, voucher.ErrBusy) {
+			if _, err := cache.Vouchers(t.Context(), from(1+i*7919), 20); err != nil && !errors.Is(err, voucher.ErrBusy) {
 				t.Fatal(err)
 			}
-			page, err := cache.Vouchers(t.Context(), 0, 1+int(i%100))
+			page, err := cache.Vouchers(t.Context(), from(0), 1+int(i%100))
 			if err != nil || len(page) != 1+int(i%100) || page[0].ID != 1 {
 				t.Fatalf("the first page has %d: %v", len(page), err)
 			}
@@ -127,7 +127,7 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 		// show returns how old a page is. The store's stock is the time in ms.
 		show := func(after int64) time.Duration {
 			store.stock.Store(time.Since(begun).Milliseconds())
-			page, err := cache.Vouchers(t.Context(), after, 1)
+			page, err := cache.Vouchers(t.Context(), from(after), 1)
 			fail.NowIf(t, err, "page %d", after)
 			return time.Since(begun) - time.Duration(page[0].Stock)*time.Millisecond
 		}
@@ -184,7 +184,7 @@ func TestCacheShowsNoOldStock(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.delay = 150 * time.Millisecond
 		lists := func(ctx context.Context) (int64, error) {
-			page, err := cache.Vouchers(ctx, 0, 1)
+			page, err := cache.Vouchers(ctx, from(0), 1)
 			if err != nil {
 				return 0, err
 			}
@@ -233,7 +233,7 @@ func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
 				const id = 1_000_001 // the store answers that it does not exist
 				list := func(want int) {
 					t.Helper()
-					if page, err := cache.Vouchers(t.Context(), 249, 10); err != nil || len(page) != want {
+					if page, err := cache.Vouchers(t.Context(), from(249), 10); err != nil || len(page) != want {
 						t.Errorf("%d on the last page, %v, want %d", len(page), err, want)
 					}
 				}

@@ -60,16 +60,19 @@ func (s *slowStore) answer(ctx context.Context) error {
 }
 
 // Vouchers has the ids 1 to 250, and those that were created.
-func (s *slowStore) Vouchers(ctx context.Context, after int64, limit int) (found []*voucher.Voucher, err error) {
+func (s *slowStore) Vouchers(ctx context.Context, list voucher.List, _ time.Time, limit int) (found []*voucher.Voucher, err error) {
 	s.listed.Add(1)
 	if err := s.answer(ctx); err != nil {
 		return nil, err
 	}
-	for id := after + 1; id <= 250+s.created.Load() && len(found) < limit; id++ {
+	for id := list.After.ID + 1; id <= 250+s.created.Load() && len(found) < limit; id++ {
 		found = append(found, &voucher.Voucher{ID: id, Stock: s.stock.Load()})
 	}
 	return found, nil
 }
+
+// from is the list of all vouchers after one of them.
+func from(id int64) voucher.List { return voucher.List{After: voucher.Position{ID: id}} }
 
 // cached runs a test in a bubble of time, with a cache over a store.
 func cached(t *testing.T, test func(t *testing.T, store *slowStore, cache *voucher.Cache)) {
@@ -166,7 +169,7 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 				if _, err := cache.Voucher(t.Context(), 1); !errors.Is(err, down) {
 					t.Fatalf("err = %v, want the store's", err)
 				}
-				if _, err := cache.Vouchers(t.Context(), 0, 10); !errors.Is(err, down) {
+				if _, err := cache.Vouchers(t.Context(), voucher.List{}, 10); !errors.Is(err, down) {
 					t.Fatalf("the list: err = %v, want the store's", err)
 				}
 			}

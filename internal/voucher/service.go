@@ -100,11 +100,11 @@ func (s *Service) Voucher(ctx context.Context, id int64) (*Voucher, error) {
 	return s.Store.Voucher(ctx, id)
 }
 
-// Vouchers lists up to limit vouchers with an ID above after, oldest first. They may be as old as the cache
-// allows, and the caller must not change them.
-func (s *Service) Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error) {
+// Vouchers returns up to limit vouchers of a list. They may be as old as the cache allows, and the caller must not
+// change them.
+func (s *Service) Vouchers(ctx context.Context, list List, limit int) ([]*Voucher, error) {
 	if s.Cache != nil {
-		return s.Cache.Vouchers(ctx, after, limit)
+		return s.Cache.Vouchers(ctx, list, limit)
 	}
-	return s.Store.Vouchers(ctx, after, limit)
+	return s.Store.Vouchers(ctx, list, s.Now(), limit)
 }

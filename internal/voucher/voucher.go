@@ -119,8 +119,8 @@ type Store interface {
 	DurableVoucher(ctx context.Context, id int64) (*Voucher, error)
 	// VouchersByID returns the vouchers with the given IDs. IDs without a voucher are missing in the result.
 	VouchersByID(ctx context.Context, ids []int64) (map[int64]Found, error)
-	// Vouchers lists up to limit vouchers with an ID above after, oldest first.
-	Vouchers(ctx context.Context, after int64, limit int) ([]*Voucher, error)
+	// Vouchers returns up to limit vouchers of a list. Their state is that of the moment now.
+	Vouchers(ctx context.Context, list List, now time.Time, limit int) ([]*Voucher, error)
 }
 
 // Found is a voucher that the store has, or why that one cannot be read while others can.

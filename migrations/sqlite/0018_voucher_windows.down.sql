@@ -1,0 +1,2 @@
+DROP INDEX vouchers_by_end;
+DROP INDEX vouchers_by_begin;
