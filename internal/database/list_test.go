@@ -100,7 +100,11 @@ func TestListsAreNotScans(t *testing.T) {
 			explain = "EXPLAIN QUERY PLAN "
 		}
 		everyList(func(list voucher.List) {
-			list.After = voucher.Position{BeginAt: time.Now().UnixMicro(), ID: 5}
+			after := time.Now().Add(-time.Hour) // inside of what the list has: the servers see what cannot be
+			if list.State == voucher.StateSoon {
+				after = time.Now().Add(time.Hour)
+			}
+			list.After = voucher.Position{BeginAt: after.UnixMicro(), ID: 5}
 			statement := d.rows.ToSQL(func(db *gorm.DB) *gorm.DB {
 				return d.Vouchers().listed(db, list, time.Now().UTC(), 100).Find(&[]voucherRow{})
 			})
@@ -108,7 +112,7 @@ func TestListsAreNotScans(t *testing.T) {
 			wantErr(t, d.rows.Raw(explain+statement).Scan(&plan).Error)
 			index := map[bool]string{true: "primary", false: "vouchers_by_"}[list.Sort == "" && (list.State == "" || list.State == voucher.StateOver)]
 			told := strings.ToLower(fmt.Sprint(plan))
-			if !strings.Contains(told, index) || strings.Contains(told, "scan vouchers") || strings.Contains(told, "type:all") {
+			if !strings.Contains(told, index) || strings.Contains(told, "scan vouchers") || strings.Contains(told, "table scan") || strings.Contains(told, "type:all") {
 				t.Errorf("%+v: %s\n%s", list, told, statement)
 			}
 		})
