@@ -27,6 +27,7 @@ func TestGalera(t *testing.T) {
 		"packet of a batch":   batchAfterAnAbort,
 		"separate statements": statementsAfterAnAbort,
 		"batch":               batchesFromTwoNodes,
+		"parts":               partsFromTwoNodes,
 		"reads":               readsAfterAnotherNodesCommit,
 		"reads that fail":     readsOfANodeThatCannotWait,
 		"reservation":         reservationOnTwoNodes,

@@ -98,7 +98,7 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 			}
 		}
 	case -1:
-		return t.enqueue(takeStockAgain(orders[0]))
+		return t.enqueue(t.takeStockAgain(orders[0]))
 	}
 	return nil
 }

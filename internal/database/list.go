@@ -30,6 +30,7 @@ func (s *Vouchers) Vouchers(ctx context.Context, list voucher.List, now time.Tim
 // most are over: those to come are read by their beginning, the open ones by their end, and sorted. Of the others, most
 // rows in the order of the list belong to it.
 func (s *Vouchers) listed(db *gorm.DB, list voucher.List, now time.Time, limit int) *gorm.DB {
+	db = withParts(db)
 	const byBegin, byEnd = "vouchers_by_begin", "vouchers_by_end"
 	var index string
 	if list.Sort != "" {
@@ -61,7 +62,7 @@ func (s *Vouchers) listed(db *gorm.DB, list voucher.List, now time.Time, limit i
 		db = db.Where("id > ?", after.ID).Order("id")
 	}
 	if index != "" {
-		db = db.Table("vouchers " + fmt.Sprintf(s.db.useIndex, index))
+		db = db.Table("vouchers v " + fmt.Sprintf(s.db.useIndex, index))
 	}
 	return db.Limit(limit)
 }

@@ -112,7 +112,7 @@ func TestListsAreNotScans(t *testing.T) {
 			wantErr(t, d.rows.Raw(explain+statement).Scan(&plan).Error)
 			index := map[bool]string{true: "primary", false: "vouchers_by_"}[list.Sort == "" && (list.State == "" || list.State == voucher.StateOver)]
 			told := strings.ToLower(fmt.Sprint(plan))
-			if !strings.Contains(told, index) || strings.Contains(told, "scan vouchers") || strings.Contains(told, "table scan") || strings.Contains(told, "type:all") {
+			if !strings.Contains(told, index) || strings.Contains(told, "scan v ") || strings.Contains(told, "table scan") || strings.Contains(told, "type:all") {
 				t.Errorf("%+v: %s\n%s", list, told, statement)
 			}
 		})

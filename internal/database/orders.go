@@ -111,7 +111,7 @@ func (o *Orders) OrdersOf(ctx context.Context, userID, before int64, limit int) 
 // are counted separately.
 func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
 	const query = `
-		SELECT v.initial_stock, v.stock,
+		SELECT v.initial_stock, v.stock + ` + inParts + `,
 		       COUNT(CASE WHEN o.status IN ('confirmed', 'unpaid', 'paid') THEN 1 END),
 		       COUNT(DISTINCT CASE WHEN o.status IN ('confirmed', 'unpaid', 'paid') THEN o.user_id END),
 		       COUNT(CASE WHEN o.status = 'pending' THEN 1 END), ` + returnedTotal + `

@@ -186,16 +186,11 @@ func (l *Lifecycle) soldByAdmission(ctx context.Context, voucherID int64) (admit
 }
 
 // takeStockAgain takes a unit for an order that had given its own back.
-func takeStockAgain(o heldOrder) write {
+func (t *tx) takeStockAgain(o heldOrder) write {
 	return write{
 		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0",
 		args:  []any{o.VoucherID},
-		check: func(_ context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
-			return voucher.ErrSoldOut
-		},
+		check: t.orAnywhere(o.VoucherID),
 	}
 }
 

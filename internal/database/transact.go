@@ -68,8 +68,10 @@ type tx struct {
 	conn *sql.Conn // nil before the first write is sent
 	// number identifies this attempt in vouchers.last_writer; see sendWithCommit.
 	number int64
-	// pending are the deferred writes.
-	pending []write
+	// pending are the deferred writes. last are those that come after all others.
+	pending, last []write
+	// took is the row from which the transaction takes a unit; the voucher's own row if nothing is said.
+	took origin
 	// collided is the collision that ended the transaction early; nil if there was none.
 	collided error
 	ended    bool
@@ -121,6 +123,11 @@ func (t *tx) readAll(ctx context.Context, query string, arg []any, scan func(*sq
 	if err := t.Flush(ctx); err != nil {
 		return err
 	}
+	return t.readRows(ctx, query, arg, scan)
+}
+
+// readRows is readAll without the deferred writes.
+func (t *tx) readRows(ctx context.Context, query string, arg []any, scan func(*sql.Rows) error) error {
 	defer t.db.logSlow(ctx, query, time.Now())
 	rows, err := t.reader().QueryContext(ctx, query, arg...)
 	if err != nil {
@@ -169,8 +176,11 @@ func (t *tx) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // rolled back by Transact
 	}
+	t.pending, t.last = append(t.pending, t.last...), nil
 	if t.fitsOneRoundTrip() {
-		return t.sendWithCommit(ctx)
+		if err := t.sendWithCommit(ctx); t.ended || err != nil {
+			return err
+		}
 	}
 	if err := t.Flush(ctx); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"seckill/internal/order"
@@ -110,47 +111,57 @@ func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) e
 // Insert implements [order.Tx]. A duplicate order id is an [order.ErrAlreadyOrdered] too. A rejected
 // order has no unique user id.
 func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
-	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) "
+	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at)"
 	var uniqueUser any // NULL does not collide in a unique index
 	if unique && o.Status != order.Rejected {
 		uniqueUser = o.UserID
 	}
 	args := []any{o.ID, o.VoucherID, o.UserID, uniqueUser, string(o.Status), stamp(o.CreatedAt)}
-	if o.Status == order.Unpaid {
-		return t.insertUnpaid(o, write{query: columns + "VALUES (?, ?, ?, ?, ?, ?)", args: args})
-	}
-	return t.enqueue(write{
-		query: columns + "VALUES (?, ?, ?, ?, ?, ?)", args: args,
-		dependent:     columns + "SELECT ?, ?, ?, ?, ?, ? FROM vouchers WHERE id = ? AND last_writer = ?",
-		dependentArgs: slices.Concat(args, []any{o.VoucherID, t.number}),
-	})
-}
-
-// insertUnpaid inserts an order with what is to be paid for it.
-func (t *tx) insertUnpaid(o order.Order, insert write) error {
-	held := []heldOrder{{Order: o}}
-	if err := t.enqueue(insert); err != nil {
+	if err := t.enqueue(t.insertOne(o.VoucherID, columns, "(?, ?, ?, ?, ?, ?)", args)); err != nil || o.Status != order.Unpaid {
 		return err
 	}
-	return t.enqueue(t.db.newPayments(held))
+	return t.enqueue(t.insertOne(o.VoucherID, paymentColumns, t.db.paymentRow(), t.db.paymentArgs(heldOrder{Order: o})))
 }
 
-// newPayments records what is to be paid for orders, and until when. [Lifecycle.due] asks the database's clock whether that time
-// is over, so the time that is left counts from that clock on: the process's may be off.
-func (d *DB) newPayments(orders []heldOrder) write {
-	payBy, at := "?", func(t time.Time) any { return stamp(t) }
-	if d.batches { // SQLite is in this process
-		payBy, at = "UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND", func(t time.Time) any { return time.Until(t).Microseconds() }
-	}
-	args := make([]any, 0, 5*len(orders))
-	for _, o := range orders {
-		args = append(args, o.ID, o.bucket, o.AmountCents, at(o.PayBy), stamp(o.CreatedAt))
+// insertOne inserts one row of an order of a voucher. Its dependent form inserts it if this transaction has taken a unit.
+func (t *tx) insertOne(voucherID int64, columns, row string, args []any) write {
+	took := t.took
+	if took.row == "" {
+		took = origin{"vouchers WHERE id = ?", []any{voucherID}}
 	}
 	return write{
-		query: "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid) VALUES " +
-			rowsOf(len(orders), "(?, ?, ?, "+payBy+", ?, TRUE)"),
-		args: args,
+		query: columns + " VALUES " + row, args: args,
+		dependent:     columns + " SELECT " + strings.Trim(row, "()") + " FROM " + took.row + " AND last_writer = ?",
+		dependentArgs: slices.Concat(args, took.args, []any{t.number}),
 	}
+}
+
+// newPayments records what is to be paid for orders, and until when.
+func (d *DB) newPayments(orders []heldOrder) write {
+	args := make([]any, 0, 5*len(orders))
+	for _, o := range orders {
+		args = append(args, d.paymentArgs(o)...)
+	}
+	return write{query: paymentColumns + " VALUES " + rowsOf(len(orders), d.paymentRow()), args: args}
+}
+
+const paymentColumns = "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid)"
+
+// paymentRow is a row of the columns. [Lifecycle.due] asks the database's clock whether the time to pay is over, so what is
+// left of it counts from that clock on: the process's may be off. SQLite is in this process.
+func (d *DB) paymentRow() string {
+	if d.batches {
+		return "(?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, TRUE)"
+	}
+	return "(?, ?, ?, ?, ?, TRUE)"
+}
+
+func (d *DB) paymentArgs(o heldOrder) []any {
+	var payBy any = stamp(o.PayBy)
+	if d.batches {
+		payBy = time.Until(o.PayBy).Microseconds()
+	}
+	return []any{o.ID, o.bucket, o.AmountCents, payBy, stamp(o.CreatedAt)}
 }
 
 func (t *tx) readVoucher(ctx context.Context, query string, voucherID int64, dest ...any) error {

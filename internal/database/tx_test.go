@@ -85,7 +85,7 @@ func TestEachWayToTakeFromTheStock(t *testing.T) {
 
 func wipe(t *testing.T, d *DB) {
 	t.Helper()
-	for _, table := range []string{"vouchers", "orders", "admission_seqs"} {
+	for _, table := range []string{"vouchers", "stock_parts", "orders", "admission_seqs"} {
 		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "DELETE FROM "+table)))
 	}
 }
@@ -97,6 +97,8 @@ func TestNoSuchVoucher(t *testing.T) {
 			"Decrement":        func(ctx context.Context, tx order.Tx) error { return tx.Decrement(ctx, 1) },
 			"SetStock":         func(ctx context.Context, tx order.Tx) error { return tx.SetStock(ctx, 1, 1) },
 			"DecrementVersion": func(ctx context.Context, tx order.Tx) error { return tx.DecrementVersion(ctx, 1, 0) },
+			"DecrementRow":     func(ctx context.Context, tx order.Tx) error { return tx.DecrementRow(ctx, 1, 0) },
+			"TakeUnit":         func(ctx context.Context, tx order.Tx) error { return tx.TakeUnit(ctx, 1, 0) },
 			"DecrementFenced":  func(ctx context.Context, tx order.Tx) error { return tx.DecrementFenced(ctx, 1, 1) },
 		} {
 			t.Run(name, func(t *testing.T) { wantErr(t, transact(t, d, do), voucher.ErrNotFound) })

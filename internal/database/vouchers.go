@@ -25,6 +25,7 @@ type voucherRow struct {
 	Title                  string
 	PriceCents, ValueCents int64
 	InitialStock, Stock    int64
+	InParts                int64 `gorm:"->"` // see parts.go; [Vouchers.all] selects it
 	Version                int64
 	BeginAt, EndAt         time.Time
 	PayWithinS             int64
@@ -51,6 +52,10 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 		Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
 		AdmissionCleared: true, // under another flow Redis never has any
 	}
+	parts := partsOf(v)
+	if len(parts) > 0 {
+		row.Stock = 0
+	}
 	var returns []returnRow
 	var split []seqRow // of every bucket but the first, whose number is in the voucher's row
 	if v.Policy.Flow == voucher.FlowAdmission {
@@ -64,7 +69,7 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 			}
 		}
 	}
-	repeated, err := s.db.insertOnce(ctx, func() error { return create(s.db.single.WithContext(ctx), &row, split, returns) })
+	repeated, err := s.db.insertOnce(ctx, func() error { return create(s.db.single.WithContext(ctx), &row, parts, split, returns) })
 	if repeated && errors.Is(err, errDuplicate) {
 		_, found := s.Voucher(ctx, v.ID) // its own: the id is new
 		return found
@@ -72,14 +77,19 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 	return err
 }
 
-// create writes a voucher and its buckets, in one transaction.
-func create(db *gorm.DB, row *voucherRow, split []seqRow, returns []returnRow) error {
-	if len(split) == 0 && len(returns) == 0 {
+// create writes a voucher, its parts and its buckets, in one transaction.
+func create(db *gorm.DB, row *voucherRow, parts []partRow, split []seqRow, returns []returnRow) error {
+	if len(parts) == 0 && len(split) == 0 && len(returns) == 0 {
 		return db.Create(row).Error
 	}
 	return db.Transaction(func(tx *gorm.DB) error {
 		if err := tx.Create(row).Error; err != nil {
 			return err
+		}
+		if len(parts) > 0 {
+			if err := tx.CreateInBatches(parts, MaxBatch).Error; err != nil {
+				return err
+			}
 		}
 		if len(split) > 0 {
 			if err := tx.Create(split).Error; err != nil {
@@ -116,7 +126,7 @@ func (seqRow) TableName() string { return "admission_seqs" }
 // Voucher implements [voucher.Store].
 func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, error) {
 	var row voucherRow
-	err := s.db.rows.WithContext(ctx).Take(&row, "id = ?", id).Error
+	err := s.all(ctx).Take(&row, "id = ?", id).Error
 	switch {
 	case errors.Is(err, gorm.ErrRecordNotFound):
 		return nil, voucher.ErrNotFound
@@ -124,6 +134,13 @@ func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, err
 		return nil, translate(ctx, err)
 	}
 	return row.voucher()
+}
+
+// all are the vouchers, each with what its parts have.
+func (s *Vouchers) all(ctx context.Context) *gorm.DB { return withParts(s.db.rows.WithContext(ctx)) }
+
+func withParts(db *gorm.DB) *gorm.DB {
+	return db.Table("vouchers v").Select("v.*, " + inParts + " AS in_parts")
 }
 
 // DurableVoucher implements [voucher.Store].
@@ -141,7 +158,7 @@ func (s *Vouchers) DurableVoucher(ctx context.Context, id int64) (*voucher.Vouch
 // VouchersByID implements [voucher.Store].
 func (s *Vouchers) VouchersByID(ctx context.Context, ids []int64) (map[int64]voucher.Found, error) {
 	var rows []voucherRow
-	if err := s.db.rows.WithContext(ctx).Find(&rows, "id IN ?", ids).Error; err != nil {
+	if err := s.all(ctx).Find(&rows, "id IN ?", ids).Error; err != nil {
 		return nil, translate(ctx, err)
 	}
 	found := make(map[int64]voucher.Found, len(rows))
@@ -161,7 +178,8 @@ func (s *Vouchers) Sales(ctx context.Context, now time.Time) ([]voucher.Sale, er
 	// The first condition is always true: the index begins with its column. MySQL extracts strings in quotes,
 	// SQLite without.
 	err := s.db.rows.WithContext(ctx).Raw(`SELECT JSON_EXTRACT(policy, '$.flow') AS flow, JSON_EXTRACT(policy, '$.lock') AS mechanism,
-		COUNT(*) AS vouchers FROM vouchers WHERE admission_cleared IN (TRUE, FALSE) AND end_at > ? AND stock > 0
+		COUNT(*) AS vouchers FROM vouchers v WHERE admission_cleared IN (TRUE, FALSE) AND end_at > ?
+		AND (stock > 0 OR EXISTS (SELECT 1 FROM stock_parts s WHERE s.voucher_id = v.id AND s.stock > 0))
 		GROUP BY flow, mechanism ORDER BY flow, mechanism`, stamp(now)).Scan(&rows).Error
 	if err != nil {
 		return nil, translate(ctx, err)
@@ -180,7 +198,7 @@ func (r *voucherRow) voucher() (*voucher.Voucher, error) {
 	}
 	return &voucher.Voucher{
 		ID: r.ID, Title: r.Title, PriceCents: r.PriceCents, ValueCents: r.ValueCents,
-		Stock: r.Stock, InitialStock: r.InitialStock, Version: r.Version,
+		Stock: r.Stock + r.InParts, InitialStock: r.InitialStock, Version: r.Version,
 		BeginAt: r.BeginAt.UTC(), EndAt: r.EndAt.UTC(), PayWithin: time.Duration(r.PayWithinS) * time.Second,
 		Policy: policy, CreatedAt: r.CreatedAt.UTC(),
 	}, nil

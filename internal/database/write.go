@@ -14,9 +14,9 @@ import (
 
 // write is a deferred write.
 type write struct {
-	query string
+	query string // on MySQL possibly several statements, of which the last one counts
 	args  []any
-	// dependent is the same write in the packet of the write before it: it takes effect only if that
+	// dependent is the same write in the packet of the first write: it takes effect, on one row, only if that
 	// one did. Empty if there is no such form.
 	dependent     string
 	dependentArgs []any
@@ -99,31 +99,39 @@ func (t *tx) runAll(ctx context.Context, group []write) (int64, error) {
 }
 
 // fitsOneRoundTrip reports whether the whole transaction can be sent in one round trip: nothing was sent
-// yet, and there are two writes, one that must find its row and one that depends on it.
+// yet, and there is a write that must find its row, and others that depend on it.
 func (t *tx) fitsOneRoundTrip() bool {
-	return t.db.batches && t.conn == nil && len(t.pending) == 2 &&
-		t.pending[0].check != nil && t.pending[1].dependent != ""
+	independent := func(w write) bool { return w.dependent == "" }
+	return t.db.batches && t.conn == nil && len(t.pending) > 1 &&
+		t.pending[0].check != nil && !slices.ContainsFunc(t.pending[1:], independent)
 }
 
-// sendWithCommit sends two writes and COMMIT in one round trip. The first write locks the row that all
+// sendWithCommit sends the writes and COMMIT in one round trip. The first write locks the row that all
 // buyers of a voucher wait for. The row is then locked only while the server works, and never during a
 // network round trip or while the client is busy.
 //
 // A statement that fails ends the packet. That is not enough: a Galera node can roll back a transaction
 // between two statements, and it carries out the rest of the packet in a new transaction before it
-// reports the error. So each later part must be harmless by itself. The second write takes effect only
+// reports the error. So each later part must be harmless by itself. The other writes take effect only
 // if the row still holds this attempt's number, which the first write stored there and a rollback
 // removes. Without it, because the first write found no row or was rolled back, COMMIT commits nothing.
+//
+// If the check of a first write without a row has taken the unit elsewhere, the transaction is not ended, and the other
+// writes are pending again.
 func (t *tx) sendWithCommit(ctx context.Context) error {
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
-	first, second := t.pending[0], t.pending[1]
+	first, others := t.pending[0], t.pending[1:]
 	t.pending = nil
+	queries, args := first.query, slices.Clone(first.args)
+	for _, w := range others {
+		queries, args = queries+"; "+w.dependent, append(args, w.dependentArgs...)
+	}
 	// The end of ctx does not interrupt it once it is sent, as it does not interrupt a COMMIT.
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.db.config.LockWait+t.db.config.EndTimeout)
 	defer cancel()
-	found, err := t.execAll(sending, first.query+"; "+second.dependent+"; COMMIT", slices.Concat(first.args, second.dependentArgs))
+	found, err := t.execAll(sending, queries+"; COMMIT", args)
 	if err != nil {
 		switch failureOf(err) {
 		case duplicate, depleted, collision: // an error of a write, so before the commit
@@ -131,18 +139,22 @@ func (t *tx) sendWithCommit(ctx context.Context) error {
 		}
 		return outcomeUnknown(err)
 	}
-	if err := first.check(ctx, found[0]); err != nil {
-		return err // that transaction was empty; Transact rolls back the one in which check has read
+	found = found[strings.Count(first.query, ";"):] // of a first write with several statements the last one counts
+	if found[0] != 1 {
+		t.pending = others
+		return first.check(ctx, found[0]) // that transaction was empty; check reads, or writes, in a new one
 	}
 	t.ended = true
 	_ = t.conn.Close() // returns it to its pool
-	if found[1] != 1 {
-		return outcomeUnknown(errNoOrder)
+	for i := range others {
+		if found[1+i] != 1 {
+			return outcomeUnknown(errNoOrder)
+		}
 	}
 	return nil
 }
 
-// errNoOrder says that the first write found its row, the second did not find the first one's number,
+// errNoOrder says that the first write found its row, another one did not find the first one's number,
 // and the server reported no error. An order that does not exist must not be confirmed.
 var errNoOrder = errors.New("database: the server wrote no order in the transaction that took from the stock")
 

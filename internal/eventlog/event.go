@@ -47,6 +47,8 @@ const (
 	ModeUnguarded   = "unguarded"
 	ModeVersion     = "version"
 	ModeFenced      = "fenced"
+	ModeRows        = "rows"
+	ModeUnits       = "units"
 )
 
 // Event is one line of the log.

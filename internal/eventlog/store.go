@@ -102,6 +102,18 @@ func (t *tx) DecrementFenced(ctx context.Context, voucherID int64, token uint64)
 	return t.Tx.DecrementFenced(ctx, voucherID, token)
 }
 
+// DecrementRow implements [order.Tx].
+func (t *tx) DecrementRow(ctx context.Context, voucherID, row int64) error {
+	t.write(ctx, voucherID, Event{Mode: ModeRows})
+	return t.Tx.DecrementRow(ctx, voucherID, row)
+}
+
+// TakeUnit implements [order.Tx].
+func (t *tx) TakeUnit(ctx context.Context, voucherID, from int64) error {
+	t.write(ctx, voucherID, Event{Mode: ModeUnits})
+	return t.Tx.TakeUnit(ctx, voucherID, from)
+}
+
 func (t *tx) write(ctx context.Context, voucherID int64, e Event) {
 	e.Kind, t.template.Voucher = Write, voucherID
 	t.record(ctx, e)

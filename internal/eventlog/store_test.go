@@ -76,6 +76,8 @@ func TestOrderIsRecorded(t *testing.T) {
 		"not unique":  {func(p *voucher.Policy) { p.Unique = false }, []string{"checked false", "write conditional 0@0 #0"}},
 		"unguarded":   {func(p *voucher.Policy) { p.Stock = voucher.StockUnguarded }, []string{"read 3@0", "write unguarded 2@0 #0"}},
 		"version":     {func(p *voucher.Policy) { p.Stock = voucher.StockVersion }, []string{"read 3@0", "write version 0@0 #0"}},
+		"rows":        {func(p *voucher.Policy) { p.Stock = voucher.StockRows }, []string{"write rows 0@0 #0"}},
+		"units":       {func(p *voucher.Policy) { p.Stock = voucher.StockUnits }, []string{"write units 0@0 #0"}},
 		"fenced":      {func(p *voucher.Policy) { p.Stock = voucher.StockFenced }, []string{"write fenced 0@0 #0"}},
 	} {
 		t.Run(name, func(t *testing.T) {

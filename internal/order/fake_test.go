@@ -178,6 +178,10 @@ func (t *fakeTx) DecrementFenced(_ context.Context, _ int64, token uint64) error
 	return nil
 }
 
+func (t *fakeTx) DecrementRow(ctx context.Context, id, _ int64) error { return t.Decrement(ctx, id) }
+
+func (t *fakeTx) TakeUnit(ctx context.Context, id, _ int64) error { return t.Decrement(ctx, id) }
+
 func (t *fakeTx) Insert(_ context.Context, o order.Order, unique bool) error {
 	for _, other := range t.m.orders {
 		if other.ID == o.ID || unique && other.UserID == o.UserID {

@@ -103,6 +103,22 @@ func (t *faultyTx) DecrementFenced(ctx context.Context, voucherID int64, token u
 	return t.Tx.DecrementFenced(ctx, voucherID, token)
 }
 
+// DecrementRow implements [Tx].
+func (t *faultyTx) DecrementRow(ctx context.Context, voucherID, row int64) error {
+	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
+		return err
+	}
+	return t.Tx.DecrementRow(ctx, voucherID, row)
+}
+
+// TakeUnit implements [Tx].
+func (t *faultyTx) TakeUnit(ctx context.Context, voucherID, from int64) error {
+	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
+		return err
+	}
+	return t.Tx.TakeUnit(ctx, voucherID, from)
+}
+
 // Insert implements [Tx]. It sends the writes at once, so that the points that follow find them done.
 func (t *faultyTx) Insert(ctx context.Context, o Order, unique bool) error {
 	if err := t.Tx.Insert(ctx, o, unique); err != nil {

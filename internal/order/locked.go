@@ -141,6 +141,12 @@ func (p *lockedOrder) prepareDecrement(ctx context.Context, tx Tx, lease lock.Le
 		return func(ctx context.Context) error { return tx.Decrement(ctx, id) }, nil
 	case voucher.StockFenced:
 		return func(ctx context.Context) error { return tx.DecrementFenced(ctx, id, lease.Token()) }, nil
+	case voucher.StockRows:
+		row := p.voucher.FirstPart(p.order.UserID)
+		return func(ctx context.Context) error { return tx.DecrementRow(ctx, id, row) }, nil
+	case voucher.StockUnits:
+		from := p.voucher.FirstPart(p.order.UserID)
+		return func(ctx context.Context) error { return tx.TakeUnit(ctx, id, from) }, nil
 	case voucher.StockUnguarded, voucher.StockVersion:
 		stock, version, err := tx.StockOf(ctx, id)
 		if err != nil {

@@ -154,7 +154,7 @@ type Tx interface {
 	// Flush sends the deferred writes.
 	Flush(ctx context.Context) error
 
-	// Four ways to decrement the stock by one. They return [voucher.ErrNotFound] if there is no such
+	// Six ways to decrement the stock by one. They return [voucher.ErrNotFound] if there is no such
 	// voucher.
 
 	// Decrement decrements the stock if it is above 0. Otherwise it returns [voucher.ErrSoldOut].
@@ -167,6 +167,12 @@ type Tx interface {
 	// DecrementFenced decrements the stock if it is above 0 and no newer fencing token has written.
 	// Otherwise it returns [voucher.ErrSoldOut] or [ErrStale].
 	DecrementFenced(ctx context.Context, voucherID int64, token uint64) error
+	// DecrementRow decrements one of several counters if it is above 0. Otherwise it decrements another one. It returns
+	// [voucher.ErrSoldOut] if all of them were empty in one look.
+	DecrementRow(ctx context.Context, voucherID, row int64) error
+	// TakeUnit takes a unit that no other transaction has locked; it looks from the given one on. If all that are left are
+	// locked, it waits for one. It returns [voucher.ErrSoldOut] if none was left in one look.
+	TakeUnit(ctx context.Context, voucherID, from int64) error
 
 	// Insert inserts an order. With unique the database refuses a user's second order with
 	// [ErrAlreadyOrdered].

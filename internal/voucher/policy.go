@@ -72,7 +72,13 @@ const (
 	StockUnguarded   Stock = "unguarded"   // read, then write back one less
 	StockVersion     Stock = "version"     // compare-and-set on a version
 	StockFenced      Stock = "fenced"      // conditional, and refuses an outdated fencing token
+	StockRows        Stock = "rows"        // conditional, on one of several counters
+	StockUnits       Stock = "units"       // a row for each unit: one that nobody has locked
 )
+
+// needNoLock are the strategies with which the database alone sells every unit once, so that any buyer may be in any
+// process.
+var needNoLock = []Stock{StockConditional, StockRows, StockUnits}
 
 // Bounds of a policy's fields.
 const (
@@ -126,7 +132,7 @@ func (p *Policy) Validate() error {
 		oneOf("flow", p.Flow, FlowLocked, FlowAdmission),
 		oneOf("scope", p.Scope, ScopeUser, ScopeVoucher),
 		oneOf("placement", p.Placement, AroundTx, InsideTx),
-		oneOf("stock", p.Stock, StockConditional, StockUnguarded, StockVersion, StockFenced),
+		oneOf("stock", p.Stock, StockConditional, StockUnguarded, StockVersion, StockFenced, StockRows, StockUnits),
 	); err != nil {
 		return err
 	}
@@ -182,13 +188,14 @@ func (p *Policy) validateAdmission() error {
 
 // Safe returns nil if a valid policy is safe; otherwise an [ErrLabOnly] with the reason. A safe policy never
 // oversells, whichever process dies: the database itself refuses to oversell and to sell twice to a user,
-// the transaction commits before the lock is released, and a holder releases only its own lock.
+// the transaction commits before the lock is released, and a holder releases only its own lock. Where the database
+// does all of that by itself, there may be no lock at all.
 func (p *Policy) Safe() error {
 	m, err := lock.Lookup(p.Lock)
 	switch {
 	case err != nil:
 		return err
-	case !m.Safe:
+	case !m.Safe && (p.Lock != "none" || !slices.Contains(needNoLock, p.Stock)):
 		return labOnly("lock %q", p.Lock)
 	case p.Stock == StockUnguarded:
 		return labOnly("stock %q", p.Stock)

@@ -42,8 +42,10 @@ type Voucher struct {
 
 // Bounds of a voucher's fields.
 const (
-	MaxTitle = 200            // characters
-	MaxStock = 10_000_000     // units
+	MaxTitle = 200        // characters
+	MaxStock = 10_000_000 // units
+	// MaxUnits bounds the stock under [StockUnits], which has a row for each unit: they are counted whenever the stock is read.
+	MaxUnits = 10_000
 	MaxCents = 10_000_000_000 // a hundred million in the currency's main unit
 	// MaxPayWithin bounds the time to pay: until then an unpaid order keeps a unit from other buyers.
 	MaxPayWithin = 7 * 24 * time.Hour
@@ -73,11 +75,35 @@ func (v *Voucher) Validate() error {
 	if err := v.Policy.Validate(); err != nil {
 		return err
 	}
+	if v.Policy.Stock == StockUnits && v.InitialStock > MaxUnits {
+		return invalid("stock is %d; 1 to %d under policy.stock %q, which has a row for each unit", v.InitialStock, MaxUnits, StockUnits)
+	}
 	return v.validatePayment()
 }
 
 // AsksForPayment reports whether an order of the voucher is to be paid.
 func (v *Voucher) AsksForPayment() bool { return v.PayWithin > 0 }
+
+// stockRows is the number of counters under [StockRows]: more than the transactions that a process has at once, so that
+// few of them meet.
+const stockRows = 16
+
+// Parts is the number of parts in which the database keeps the stock of a new voucher: 0 for one number in its own row.
+func (v *Voucher) Parts() int64 {
+	switch v.Policy.Stock {
+	case StockRows:
+		return stockRows
+	case StockUnits:
+		return v.InitialStock
+	}
+	return 0
+}
+
+// FirstPart is the part from which a user tries to buy first. Users are spread evenly.
+func (v *Voucher) FirstPart(userID int64) int64 {
+	const golden = 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio: neighbours land far apart
+	return int64(uint64(userID) * golden >> 32 % uint64(v.Parts()))
+}
 
 func (v *Voucher) validatePayment() error {
 	switch {

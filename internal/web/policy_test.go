@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestFormKnowsThePolicies(t *testing.T) {
 		"flow":      {string(voucher.FlowLocked), string(voucher.FlowAdmission)},
 		"scope":     {string(voucher.ScopeUser), string(voucher.ScopeVoucher)},
 		"placement": {string(voucher.AroundTx), string(voucher.InsideTx)},
-		"stock":     {string(voucher.StockConditional), string(voucher.StockUnguarded), string(voucher.StockVersion), string(voucher.StockFenced)},
+		"stock":     {string(voucher.StockConditional), string(voucher.StockUnguarded), string(voucher.StockVersion), string(voucher.StockFenced), string(voucher.StockRows), string(voucher.StockUnits)},
 		"fault":     {string(lock.CriticalSection), string(lock.BeforeCommit), string(lock.BeforeRelease)},
 	} {
 		for _, value := range values {
@@ -61,6 +62,25 @@ func TestFormKnowsThePolicies(t *testing.T) {
 				t.Errorf("the form does not have or explain %s %s", field, value)
 			}
 		}
+	}
+}
+
+// The form warns where the server refuses: with no lock, some ways to take from the stock are safe all the same.
+func TestFormKnowsWhatNeedsNoLock(t *testing.T) {
+	text, err := os.ReadFile("static/policy.js")
+	fail.NowIf(t, err)
+	list := func(of string) []string {
+		found := regexp.MustCompile(of + `\[(.*)\]`).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("the form has no %s", of)
+		}
+		return strings.Split(strings.ReplaceAll(string(found[1]), "'", ""), ", ")
+	}
+	alone := list("needNoLock = ")
+	for _, stock := range list("stock: ") {
+		p := voucher.DefaultPolicy()
+		p.Lock, p.Stock = "none", voucher.Stock(stock)
+		fail.Unequal(t, slices.Contains(alone, stock), p.Safe() == nil, "without a lock, %s is safe", stock)
 	}
 }
 

@@ -7,7 +7,7 @@ export const fields = {
   lock: locks.map((l) => l.name),
   scope: ['user', 'voucher'],
   placement: ['around-tx', 'inside-tx'],
-  stock: ['conditional', 'version', 'fenced', 'unguarded'],
+  stock: ['conditional', 'rows', 'units', 'version', 'fenced', 'unguarded'],
   unique: ['true', 'false'],
   fault: ['none', 'critical-section', 'before-commit', 'before-release'],
 };
@@ -38,11 +38,15 @@ export function policyOf(form) {
   return policy;
 }
 
+// With these the database alone sells every unit once.
+const needNoLock = ['conditional', 'rows', 'units'];
+
 // unsafe returns the names of what is not safe about a policy.
 export function unsafe(policy) {
   if (policy.flow === 'admission') return [];
   const found = [];
-  if (!locks.some((l) => l.name === policy.lock && l.safe)) found.push('lock');
+  const alone = policy.lock === 'none' && needNoLock.includes(policy.stock);
+  if (!alone && !locks.some((l) => l.name === policy.lock && l.safe)) found.push('lock');
   if (policy.stock === 'unguarded') found.push('stock');
   if (policy.placement === 'inside-tx') found.push('placement');
   if (!policy.unique) found.push('unique');

@@ -212,6 +212,16 @@ func (t *modelTx) DecrementFenced(context.Context, int64, uint64) error {
 	panic("the model has no fencing tokens")
 }
 
+// DecrementRow implements [order.Tx].
+func (t *modelTx) DecrementRow(context.Context, int64, int64) error {
+	panic("the model has one row")
+}
+
+// TakeUnit implements [order.Tx].
+func (t *modelTx) TakeUnit(context.Context, int64, int64) error {
+	panic("the model has one row")
+}
+
 // Insert implements [order.Tx].
 func (t *modelTx) Insert(ctx context.Context, o order.Order, unique bool) error {
 	t.mu.Lock()

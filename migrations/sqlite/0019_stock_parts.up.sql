@@ -1,0 +1,10 @@
+-- What of a voucher's stock is not in the voucher's own row. Under the stock strategy 'rows' these are several counters,
+-- under 'units' a row for each unit, which is deleted when it is sold; other vouchers have none. What is left of a voucher
+-- is vouchers.stock and the sum of its parts. What comes back goes to vouchers.stock. See 0009 for last_writer.
+CREATE TABLE stock_parts (
+    voucher_id  INTEGER NOT NULL,
+    part        INTEGER NOT NULL,
+    stock       INTEGER NOT NULL CHECK (stock >= 0),
+    last_writer INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (voucher_id, part)
+) WITHOUT ROWID;
