@@ -22,7 +22,7 @@ require (
 	github.com/moby/patternmatcher v0.6.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/procfs v0.22.0
-	github.com/redis/go-redis/v9 v9.23.0
+	github.com/redis/go-redis/v9 v9.22.0
 	github.com/rs/zerolog v1.33.0
 	github.com/sony/sonyflake v1.2.0
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1

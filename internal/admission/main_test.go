@@ -357,7 +357,7 @@ func at(addr string) *redis.Options { return &redis.Options{Addr: addr} }
 func dial(t testing.TB, options *redis.Options) *redis.Client {
 	o := *options
 	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
-	o.PoolSize, o.PipelinePoolSize = 10_000, 10_000 // after as many failures to dial, go-redis does not try for a second
+	o.PoolSize = 10_000 // after as many failures to dial, go-redis does not try for a second
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClient(&o)
 	t.Cleanup(func() { _ = client.Close() })

@@ -64,9 +64,6 @@ func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (re
 		// A server that is down should be noticed at once. Retries of the dial would multiply those above.
 		DialerRetries: 1,
 		PoolSize:      pool,
-		// Pipelines have a pool of their own, by default of 10 connections. After as many failed dials the
-		// pool gives up for a second.
-		PipelinePoolSize: pool,
 	})
 	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -58,7 +58,7 @@ func (r *Redis) Options() *redis.Options { return ClientOptions(r.Dial) }
 func ClientOptions(dial DialFunc) *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:1", Dialer: dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		PoolSize: 1000, PipelinePoolSize: 1000,
+		PoolSize:                 1000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }

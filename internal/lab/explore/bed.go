@@ -132,7 +132,7 @@ func (b *bed) clients(dial func(*process, *node) (net.Conn, error), p *process) 
 	for i, n := range b.nodes {
 		o := simulate.ClientOptions(func(context.Context, string, string) (net.Conn, error) { return dial(p, n) })
 		o.Addr = fmt.Sprintf("127.0.0.1:%d", n.number)
-		o.PoolSize, o.PipelinePoolSize, o.ReadBufferSize, o.WriteBufferSize = 50, 50, 512, 512 // made thousands of times a second
+		o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = 50, 512, 512 // made thousands of times a second
 		all[i] = redis.NewClient(o)
 	}
 	return all

@@ -41,7 +41,7 @@ func dial(
 		Addr: addr, Dialer: dialer, ContextTimeoutEnabled: true, DialerRetries: 1,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		// After so many failures go-redis dials in the background, even if it is closed.
-		PoolSize: 1000, PipelinePoolSize: 1000,
+		PoolSize: 1000,
 	})
 	tb.Cleanup(func() { _ = client.Close() })
 	return client

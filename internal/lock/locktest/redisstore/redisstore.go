@@ -191,7 +191,7 @@ func dial(tb testing.TB, n node, network *locktest.Network) *redis.Client {
 	options.ContextTimeoutEnabled, options.DialerRetries, options.MaxRetries = true, 1, 3
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	// After so many failures go-redis dials in the background, even if it is closed.
-	options.PoolSize, options.PipelinePoolSize = 1000, 1000
+	options.PoolSize = 1000
 	client := redis.NewClient(options)
 	tb.Cleanup(func() { _ = client.Close() })
 	return client
