@@ -84,6 +84,9 @@ func newReport(all lab.Set, ran []server.Ran, began time.Time, seed int64, comma
 		for _, s := range e.Sources {
 			entry.Sources = append(entry.Sources, report.Source{Document: s.Document, Section: s.Section})
 		}
+		for _, r := range e.Reports {
+			entry.Reports = append(entry.Reports, report.Link{Text: r.String(), URL: r.URL()})
+		}
 		page.Entries = append(page.Entries, entry)
 		page.Engine.Redis = cmp.Or(page.Engine.Redis, r.Engine.Redis)
 		page.Engine.Database = cmp.Or(page.Engine.Database, r.Engine.Database)

@@ -80,7 +80,7 @@ func TestWrongRun(t *testing.T) {
 		"--duration is 1ns":                            {"run", "all", "--duration", "1ns"},
 		"--seed is -1":                                 {"run", "all", "--seed", "-1"},
 		"standard input is none":                       {"run", "no-lock", "--quiz"},
-		"but oversold, duplicate_orders, lost_updates": {"run", "no-lock", "--predict", "breaks:undersold"},
+		"but oversold, duplicate_orders, lost_updates": {"run", "no-lock", "--predict", "breaks:vanished"},
 		"holds, breaks, or breaks:KIND":                {"run", "no-lock", "--predict", "perhaps"},
 		"paused-holder has no parameter --buyers; it has --lock": {"run", "paused-holder", "--buyers", "3"},
 		`no-lock cannot have --stock "0"; it can be 1 to`:        {"run", "no-lock", "--stock", "0"},

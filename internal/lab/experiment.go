@@ -66,6 +66,20 @@ type Source struct {
 	Section  string `json:"section"`  // its heading, in English
 }
 
+// Report is where a failure of a real program is reported in public: an issue or a pull request on GitHub.
+type Report struct {
+	Repository string // OWNER/NAME
+	Number     int
+}
+
+// String is the report as GitHub writes it.
+func (r Report) String() string { return fmt.Sprintf("%s#%d", r.Repository, r.Number) }
+
+// URL is its address. GitHub leads from there to the pull request, if it is one.
+func (r Report) URL() string {
+	return fmt.Sprintf("https://github.com/%s/issues/%d", r.Repository, r.Number)
+}
+
 // Setup is the part of an experiment that the hypothesis is about: the mechanism, and how it
 // is used.
 type Setup struct {
@@ -109,6 +123,8 @@ type Experiment struct {
 	// Decision is the architecture decision that describes the failure, where no document does: the name of its
 	// file in docs/adr, without the suffix.
 	Decision string
+	// Reports are real programs that had the same fault.
+	Reports []Report
 	// Hypothesis is what is expected, in a sentence that can turn out to be wrong.
 	Hypothesis string
 	// Arrangement says in a sentence or two what is done.

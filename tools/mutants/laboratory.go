@@ -13,6 +13,8 @@ func inLaboratory() []mutant {
 		{"a key that stays for ever is not seen", "internal/lab/judge/store.go", "k.Expires != Never &&", "k.Expires == Never &&", judge},
 		{"a stale write that the fence let pass is not seen", "internal/lab/judge/exclusion.go",
 			"s.Write.Mode == eventlog.ModeFenced && !committedBefore(", "s.Write.Mode == eventlog.ModeFenced && committedBefore(", judge},
+		{"units that nobody has are not seen if more buyers were refused than units are left", "internal/lab/judge/stock.go",
+			"return min(empty, int(", "return max(empty, int(", judge},
 		{"an unexpected verdict ends with exit code 0", "cmd/lab/run.go",
 			"if !r.AsExpected && (len(r.Changed) == 0", "if r.AsExpected && (len(r.Changed) == 0", "./cmd/lab"},
 		{"all tokens are of one user", "cmd/lab/tokens.go", "identify(req.first + i)", "identify(req.first)", "./cmd/lab"},

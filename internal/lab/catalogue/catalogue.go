@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -41,7 +42,8 @@ func Markdown(set lab.Set) ([]byte, error) {
 		Chapters  []chapter
 		Documents []lab.Document
 		Kinds     []finding.Info
-	}{parts, lab.Documents(), finding.Kinds()}); err != nil {
+		Reports   []reported
+	}{parts, lab.Documents(), finding.Kinds(), reports(set)}); err != nil {
 		return nil, fmt.Errorf("catalogue: %w", err)
 	}
 	return out.Bytes(), nil
@@ -66,6 +68,7 @@ var subjects = []struct{ first, name string }{
 	{"primary-dies-before-replicating", "Several servers"},
 	{"zk-herd", "Waiting and order"},
 	{"cancel-state-not-asked", "The lifecycle of an order"},
+	{"version-rush", "Taking stock"},
 }
 
 // chapters divides the set, which is in the order of the subjects.
@@ -101,6 +104,30 @@ func groups(set lab.Set) []group {
 			all = append(all, group{Name: e.Group})
 		}
 		all[i].Experiments = append(all[i].Experiments, e)
+	}
+	return all
+}
+
+// reported is a public report, with the experiments that break as it says.
+type reported struct {
+	lab.Report
+	Experiments []lab.Experiment
+}
+
+func reports(set lab.Set) []reported {
+	var all []reported
+	for _, e := range set {
+		if e.Expect != finding.Breaks {
+			continue
+		}
+		for _, r := range e.Reports {
+			i := slices.IndexFunc(all, func(one reported) bool { return one.Report == r })
+			if i < 0 {
+				i = len(all)
+				all = append(all, reported{Report: r})
+			}
+			all[i].Experiments = append(all[i].Experiments, e)
+		}
 	}
 	return all
 }

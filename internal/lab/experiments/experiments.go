@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -37,7 +38,7 @@ func All() (lab.Set, error) {
 func comparisons() []comparison {
 	return slices.Concat(
 		sales(), names(), releases(), refusals(), deaths(), leases(), reentry(), panics(), transactions(), networks(),
-		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(), lifecycles(),
+		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(), lifecycles(), stocks(),
 	)
 }
 
@@ -164,9 +165,10 @@ func readText(name string) (group string, texts []lab.Experiment, err error) {
 //	  continue on indented lines
 //	Source: NAME: the heading of a section of the document NAME, as in [lab.Documents]
 //
-// The fields are those of [lab.Experiment]. Source may be repeated. Decision stands where there is no source. K6 may be
-// missing. Seen and Cure are for experiments that break. [lab.Set.Validate] finds what is missing. The Chinese text has
-// the same fields without Source, Decision and K6, which are of both languages.
+// The fields are those of [lab.Experiment]. Source may be repeated. Decision stands where there is no source. Report,
+// which may be repeated, is OWNER/NAME#NUMBER on GitHub. K6 may be missing. Seen and Cure are for experiments that break.
+// [lab.Set.Validate] finds what is missing. The Chinese text has the same fields without Source, Decision, Report and K6,
+// which are of both languages.
 func parse(text string) (group string, texts []lab.Experiment, err error) {
 	for line := range strings.Lines(unfold(text)) {
 		line = strings.TrimSuffix(line, "\n")
@@ -221,6 +223,11 @@ func setField(e *lab.Experiment, line string) bool {
 		document, section, ok := strings.Cut(value, ": ")
 		e.Sources = append(e.Sources, lab.Source{Document: document, Section: section})
 		return ok
+	case "Report":
+		repository, number, ok := strings.Cut(value, "#")
+		n, err := strconv.Atoi(number)
+		e.Reports = append(e.Reports, lab.Report{Repository: repository, Number: n})
+		return ok && err == nil && strings.Count(repository, "/") == 1
 	case "K6":
 		once := e.K6 == nil
 		e.K6 = strings.Fields(value)

@@ -57,7 +57,13 @@ zk-herd                           buyers=4
 cancel-state-not-asked            buyers=1
 event-handled-twice               buyers=1
 late-money-stock-not-asked        buyers=1
-compensation-before-commit        stock=1`
+compensation-before-commit        stock=1
+version-rush
+count-then-insert
+count-for-each-line
+stock-before-user
+user-in-database
+message-apart`
 
 // sound are experiments that hold on a machine of any speed: what they promise depends on no lease.
 const sound = `
@@ -73,7 +79,12 @@ zk-session-expired-fenced
 cancel-conditional
 event-recorded
 late-money-conditional
-compensation-after-commit`
+compensation-after-commit
+conditional-rush
+take-then-insert
+take-for-each-line
+user-and-stock-at-once
+message-in-script`
 
 // weakTries is how often an experiment may be played until it breaks: that it can is what is shown here, and make soak
 // counts how often it does.

@@ -20,8 +20,8 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 	set, err := All()
 	fail.NowIf(t, err)
 	for _, e := range set {
-		if (len(e.Sources) == 0) == (e.Decision == "") {
-			t.Errorf("%s names no document that it comes from and no decision, or both", e.ID)
+		if len(e.Sources) > 0 && e.Decision != "" || len(e.Sources)+len(e.Reports) == 0 && e.Decision == "" {
+			t.Errorf("%s names no document that it comes from, no report and no decision; or a document and a decision", e.ID)
 		}
 		if e.Decision != "" {
 			fail.If(t, fail.Of(os.Stat(filepath.Join("..", "..", "..", "docs", "adr", e.Decision+".md"))), "%s", e.ID)
@@ -155,6 +155,8 @@ func TestParseRefuses(t *testing.T) {
 		"a field without a text":        "## first\nTitle: \n",
 		"a line that is no field":       "## first\nTitle: one\nand a half\n",
 		"a source without a section":    "## first\nSource: How locks work\n",
+		"a report without a number":     "## first\nReport: owner/name\n",
+		"a report without an owner":     "## first\nReport: name#1\n",
 		"two headings":                  "# Readers\n# Writers\n",
 	} {
 		if _, texts, err := parse(text); err == nil {

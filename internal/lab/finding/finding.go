@@ -50,6 +50,7 @@ const (
 	GivenAway       Kind = "given_away"
 	ReturnedTwice   Kind = "returned_twice"
 	NeverReturned   Kind = "never_returned"
+	Undersold       Kind = "undersold"
 	StaleWrites     Kind = "stale_writes"
 	Overlaps        Kind = "overlaps"
 	WrongReleases   Kind = "wrong_releases"
@@ -94,6 +95,7 @@ func Kinds() []Info {
 		{GivenAway, "given away", "units of paid orders whose money was not received, or went back"},
 		{ReturnedTwice, "returned twice", "units on sale beyond those that no order has"},
 		{NeverReturned, "never returned", "units of unpaid orders whose time to pay is over"},
+		{Undersold, "undersold", "units that nobody has at the end, though buyers asked for them and were refused"},
 		{StaleWrites, "stale writes", "writes committed by a holder after the lock had been granted to the next one"},
 		{Overlaps, "two holders", "grants of a key while an earlier holder still believed to hold it"},
 		{WrongReleases, "wrong releases", "holders whose lock was deleted by somebody else's release before their lease was over"},

@@ -6,7 +6,8 @@
 // reads both. Others are in the program around the lock: the name of its key, the place of its
 // transaction. Those are only names here; the scenarios know what they mean.
 //
-// The mistakes in the lifecycle of an order are in no document: [Orders] is the programs that make them.
+// The mistakes in the lifecycle of an order are in no document: [Orders] is the programs that make them. Those in taking
+// stock were reported for real shops: [Orders.Left] and [Gate].
 //
 // Nothing but the laboratory imports this package.
 package flawed
@@ -74,12 +75,25 @@ const (
 	GateFirst Name = "gate-first"
 )
 
+// Mistakes in taking stock, which were reported for real shops.
+const (
+	// CountThenInsert has no stock: what is left is the initial stock less the orders. It counts, and inserts afterwards.
+	CountThenInsert Name = "count-then-insert"
+	// StockBeforeUser takes a unit in Redis, and then finds that the user has an order.
+	StockBeforeUser Name = "stock-before-user"
+	// UserInDatabase asks the database whether the user has an order, while accepted orders are still on their way there.
+	UserInDatabase Name = "user-in-database"
+	// MessageApart takes a unit in Redis, and sends the order to the worker with another command.
+	MessageApart Name = "message-apart"
+)
+
 // Names lists all.
 func Names() []Name {
 	return []Name{
 		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
+		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart,
 	}
 }
 

@@ -99,6 +99,23 @@ func (o Orders) PaidLate(ctx context.Context, orderID int64) error {
 		statement{"UPDATE orders SET status = 'paid', unique_user_id = user_id WHERE id = ?", []any{orderID}}, settle(orderID))
 }
 
+// Left counts what is left of a voucher: its initial stock less its orders.
+func (o Orders) Left(ctx context.Context, voucher int64) (n int, err error) {
+	err = o.db.QueryRowContext(ctx, `SELECT initial_stock - (SELECT COUNT(*) FROM orders WHERE voucher_id = vouchers.id)
+		FROM vouchers WHERE id = ?`, voucher).Scan(&n)
+	return n, wrapped(err)
+}
+
+// Append is [CountThenInsert] after it has counted: it inserts orders.
+func (o Orders) Append(ctx context.Context, orders ...order.Order) error {
+	var all []statement
+	for _, one := range orders {
+		all = append(all, statement{"INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES (?, ?, ?, ?, 'confirmed', ?)",
+			[]any{one.ID, one.VoucherID, one.UserID, one.UserID, time.Now().UTC()}})
+	}
+	return o.run(ctx, all...)
+}
+
 // Accept writes an order that a gate in Redis has accepted. The gate has looked at the stock, so nobody asks here how
 // many rows the second statement has found.
 func (o Orders) Accept(ctx context.Context, one order.Order) error {

@@ -27,6 +27,9 @@ type Evidence struct {
 	// Rows are the orders in the database. If they are nil (not just empty), they were not
 	// read, and no order counts as lost.
 	Rows []order.Order
+	// Refused are the users who were refused a unit and were not to come again. nil: it is not known who they are, and no
+	// unit counts as undersold.
+	Refused []int64
 
 	// Books are the orders of a voucher that asks for payment, and their money; nil if it asks for none.
 	Books *Books

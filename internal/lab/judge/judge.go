@@ -77,6 +77,9 @@ func (f Incidents) counts(h *History) map[finding.Kind]int {
 		n[finding.Oversold] = int(h.Audit.Oversold())
 		n[finding.DuplicateOrders] = int(h.Audit.DuplicateOrders())
 	}
+	if h.Audit != nil && h.Refused != nil {
+		n[finding.Undersold] = h.undersold()
+	}
 	if h.Rows != nil {
 		n[finding.LostOrders] = len(f.LostOrders)
 	}

@@ -234,6 +234,21 @@ func (h *History) lostOrders() []Ack {
 	return found
 }
 
+// undersold counts the units that no order has, at most one for each refused user who has no order.
+func (h *History) undersold() int {
+	has, empty := map[int64]bool{}, 0
+	for _, row := range h.Rows {
+		has[row.UserID] = true
+	}
+	for _, user := range h.Refused {
+		if !has[user] {
+			has[user] = true // a user counts once
+			empty++
+		}
+	}
+	return min(empty, int(max(0, h.Audit.InitialStock-h.Audit.Orders)))
+}
+
 // Books are what the database has of the orders of a voucher that asks for payment, and what the payment provider has
 // of their money, at the end.
 type Books struct {

@@ -60,3 +60,39 @@ func TestBooks(t *testing.T) {
 		})
 	}
 }
+
+// A unit is undersold if nobody has it and a user who asked for one has none.
+func TestUndersold(t *testing.T) {
+	const unknown = -1
+	for name, c := range map[string]struct {
+		refused []int64 // users
+		have    []int64
+		units   int64
+		want    int
+	}{
+		"nobody was refused":                     {[]int64{}, []int64{1}, 3, 0},
+		"nobody asked who was refused":           {nil, []int64{1}, 3, unknown},
+		"all is sold":                            {[]int64{4, 5}, []int64{1, 2, 3}, 3, 0},
+		"more is sold than there is":             {[]int64{5}, []int64{1, 2, 3, 4}, 3, 0},
+		"fewer refused than left":                {[]int64{2, 3}, []int64{1}, 9, 2},
+		"fewer left than refused":                {[]int64{2, 3, 4, 5}, []int64{1}, 3, 2},
+		"refused twice":                          {[]int64{2, 2, 2}, []int64{1}, 9, 1},
+		"refused, and has an order all the same": {[]int64{1, 2}, []int64{1}, 9, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ev := judge.Evidence{Refused: c.refused, Rows: []order.Order{}, Audit: &order.Audit{
+				InitialStock: c.units, Orders: int64(len(c.have)), DistinctUsers: int64(len(c.have)),
+			}}
+			for i, user := range c.have {
+				ev.Rows = append(ev.Rows, order.Order{ID: int64(i + 1), UserID: user})
+			}
+			got, looked := judge.Judge(ev).Anomalies[finding.Undersold]
+			if !looked {
+				got = unknown
+			}
+			if got != c.want {
+				t.Errorf("%d, want %d", got, c.want)
+			}
+		})
+	}
+}

@@ -37,6 +37,7 @@ type Entry struct {
 	Cure        string
 	Partner     string // the id of the experiment with the other verdict
 	Sources     []Source
+	Reports     []Link // public reports of real programs that had the fault
 	// Setup is what the hypothesis is about, as JSON; shown on demand.
 	Setup json.RawMessage
 	// K6 is the command that shows the same over HTTP; "" if it cannot be seen there.
@@ -47,6 +48,9 @@ type Entry struct {
 type Source struct {
 	Document, Section string
 }
+
+// Link is a page elsewhere.
+type Link struct{ Text, URL string }
 
 // File is the page that [WriteDir] writes.
 const File = "index.html"

@@ -150,6 +150,7 @@ type experimentJSON struct {
 	Lock       string                           `json:"lock"`
 	RefersTo   string                           `json:"refers_to"` // whose arrangement is part of this one; "": nobody's
 	Sources    []sourceJSON                     `json:"sources"`
+	Reports    []reportJSON                     `json:"reports"`
 	About      []finding.Kind                   `json:"about"` // empty: all kinds decide
 	Partner    string                           `json:"partner"`
 	Parameters []parameterJSON                  `json:"parameters"`
@@ -169,6 +170,12 @@ type sourceJSON struct {
 	Document string `json:"document"`
 	Title    string `json:"title"`
 	Section  string `json:"section"`
+}
+
+// reportJSON is a public report of a real program that had the fault.
+type reportJSON struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
 }
 
 type parameterJSON struct {
@@ -191,7 +198,7 @@ func catalogue(c Config) catalogueJSON {
 	for i := range c.Experiments {
 		e := &c.Experiments[i]
 		one := experimentJSON{
-			ID: e.ID, Lock: e.Lock(), Sources: []sourceJSON{},
+			ID: e.ID, Lock: e.Lock(), Sources: []sourceJSON{}, Reports: []reportJSON{},
 			Texts: languages(e, func(x lab.Texts) toldBeforeJSON { return toldBeforeJSON{x.Group, x.Question, x.Arrangement} }),
 			About: orEmpty(e.About), Partner: e.Partner, Parameters: []parameterJSON{}, Stretches: e.Stretches, Command: e.Command(),
 			Missing: inAll(missing(c.Options, e.Needs)),
@@ -201,6 +208,9 @@ func catalogue(c Config) catalogueJSON {
 		}
 		for _, s := range e.Sources {
 			one.Sources = append(one.Sources, sourceJSON{s.Document, titles[s.Document], s.Section})
+		}
+		for _, r := range e.Reports {
+			one.Reports = append(one.Reports, reportJSON{r.String(), r.URL()})
 		}
 		for _, p := range e.Changeable() {
 			one.Parameters = append(one.Parameters, parameterJSON{p.Name, p.Value(e.Setup), p.About.All(), p.Bounds, orEmpty(p.Choices)})

@@ -361,7 +361,7 @@ func TestCatalogueGivesNothingAway(t *testing.T) {
 	if err := json.Unmarshal(rec.Body.Bytes(), &got); err != nil || len(got.Experiments) != len(all) {
 		t.Fatalf("%d experiments, %v", len(got.Experiments), err)
 	}
-	want := []string{"about", "command", "id", "lock", "missing", "parameters", "partner", "refers_to", "sources", "stretches", "texts"}
+	want := []string{"about", "command", "id", "lock", "missing", "parameters", "partner", "refers_to", "reports", "sources", "stretches", "texts"}
 	if names := slices.Sorted(maps.Keys(got.Experiments[0])); !slices.Equal(names, want) {
 		t.Errorf("an experiment has %q", names)
 	}

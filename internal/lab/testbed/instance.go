@@ -86,7 +86,7 @@ func (r *Rig) settings() []string {
 	if !r.RealServers() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.engine.Redis, r.engine.Database = EmbeddedRedis, "embedded (SQLite)"
+		r.engine.Redis, r.engine.Database = EmbeddedRedis, EmbeddedDatabase
 		return env
 	}
 	env = append(env,

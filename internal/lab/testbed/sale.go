@@ -40,6 +40,11 @@ func (r *Rig) Sale(policy voucher.Policy, stock int64, on []*Instance) *Sale {
 	return r.sale(nil, voucher.Voucher{Stock: stock, Policy: policy}, on)
 }
 
+// SaleIn puts a voucher on sale in a database.
+func (r *Rig) SaleIn(db *database.DB, policy voucher.Policy, stock int64) *Sale {
+	return r.sale(db, voucher.Voucher{Stock: stock, Policy: policy}, nil)
+}
+
 // SaleWithPayment puts a voucher on sale in a database. Its orders are to be paid within a time.
 func (r *Rig) SaleWithPayment(db *database.DB, policy voucher.Policy, stock, cents int64, within time.Duration) *Sale {
 	return r.sale(db, voucher.Voucher{Stock: stock, Policy: policy, PriceCents: cents, PayWithin: within}, nil)

@@ -321,8 +321,23 @@ func (r *Rig) OwnDB() *database.DB {
 	return r.openDB(testkit.MariaDB(r))
 }
 
+// AnyDB is a database for this experiment only: on the shared server or, where no mariadbd is installed, an SQLite file.
+func (r *Rig) AnyDB() *database.DB {
+	if r.env.missing(Database) == nil {
+		return r.OwnDB()
+	}
+	r.mu.Lock()
+	r.engine.Database = EmbeddedDatabase
+	r.mu.Unlock()
+	return r.openDB(testkit.SQLite(r))
+}
+
 func (r *Rig) openDB(where testkit.Database) *database.DB {
-	db, err := database.Open(r.ctx, database.Config{MySQL: where.DSN, Logger: r.env.options.Log})
+	config := database.Config{MySQL: where.DSN, Logger: r.env.options.Log}
+	if where.Engine == "sqlite" {
+		config.MySQL, config.SQLite = "", where.DSN
+	}
+	db, err := database.Open(r.ctx, config)
 	r.must(err)
 	r.Cleanup(func() { r.must(db.Close()) })
 	_, err = db.Migrate(r.ctx)
@@ -336,8 +351,11 @@ func mariaVersion(ctx context.Context, pool *sql.DB) (string, error) {
 	return "MariaDB " + leadingVersion(version), err
 }
 
-// EmbeddedRedis names the laboratory's own Redis server in results.
-const EmbeddedRedis = "embedded (miniredis)"
+// The names of the laboratory's own Redis server and of SQLite in results.
+const (
+	EmbeddedRedis    = "embedded (miniredis)"
+	EmbeddedDatabase = "embedded (SQLite)"
+)
 
 // redisChildEnv is set in the server's process.
 const redisChildEnv = "SECKILL_LAB_BUILTIN_REDIS"

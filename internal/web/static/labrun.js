@@ -40,7 +40,8 @@ function description(lab, e, deciding) {
     h('section', {}, h('h2', {}, t('lab.decides')), h('dl', { class: 'kinds' },
       ...deciding.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]))),
     h('details', {}, h('summary', {}, t('lab.sources')), h('ul', { class: 'sources' }, ...e.sources.map((s) =>
-      h('li', { lang: 'en' }, `${s.document} · ${s.title}: “${s.section}”`)))));
+      h('li', { lang: 'en' }, `${s.document} · ${s.title}: “${s.section}”`)),
+    ...e.reports.map((r) => h('li', {}, h('a', { href: r.url }, r.name))))));
 }
 
 function playForm(lab, e, draft, deciding) {
