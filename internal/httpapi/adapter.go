@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -127,6 +128,7 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	h["X-Request-Id"] = r.headers[0:1:1]
 	if r.Method != http.MethodPost { // answers to POST are not cached anyway
 		h["Cache-Control"] = a.problems.noStore
+		h["X-Time"] = []string{strconv.FormatInt(a.deps.Now().UnixMilli(), 10)} // Date has whole seconds
 	}
 	if out.location != "" {
 		h["Location"] = r.headers[1:2:2]

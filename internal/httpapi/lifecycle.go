@@ -119,9 +119,17 @@ type detailedJSON struct {
 
 // renderDetailed returns an order with its details.
 func (a *API) renderDetailed(ctx context.Context, status int, o order.Order) (reply, error) {
-	d, err := a.deps.Lifecycle.Details(ctx, o)
+	d, err := a.detailed(ctx, o)
 	if err != nil {
 		return reply{}, err
+	}
+	return a.render(status, d)
+}
+
+func (a *API) detailed(ctx context.Context, o order.Order) (detailedJSON, error) {
+	d, err := a.deps.Lifecycle.Details(ctx, o)
+	if err != nil {
+		return detailedJSON{}, err
 	}
 	out := detailedJSON{orderJSON: newOrderJSON(o), PayBy: d.PayBy, PaidAt: d.PaidAt}
 	for _, t := range d.History {
@@ -137,5 +145,5 @@ func (a *API) renderDetailed(ctx context.Context, status int, o order.Order) (re
 		}
 		out.Payments = append(out.Payments, receivedJSON{PaymentID: p.PaymentID, AmountCents: p.AmountCents, Outcome: p.Outcome, Refund: refund})
 	}
-	return a.render(status, out)
+	return out, nil
 }

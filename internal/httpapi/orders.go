@@ -145,6 +145,12 @@ type ordersJSON struct {
 
 // listOrders is GET /api/v1/orders.
 func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
+	if all, err := r.queryFollowed(); err != nil || all != nil {
+		if err != nil {
+			return reply{}, err
+		}
+		return a.followOrders(ctx, r, all)
+	}
 	page, err := r.queryPage("before", newest)
 	if err != nil {
 		return reply{}, err

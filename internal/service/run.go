@@ -110,7 +110,7 @@ func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
 	}
-	site, err := web.New(web.Config{Lab: cfg.Lab})
+	site, err := web.New(web.Config{Lab: cfg.Lab, Currency: cfg.Payment.Currency})
 	if err != nil {
 		return nil, err
 	}

@@ -31,6 +31,8 @@ var files embed.FS
 type Config struct {
 	// Lab lets a visitor choose a buyer's number. Otherwise the page asks for a token.
 	Lab bool
+	// Currency is that of all prices, by ISO 4217.
+	Currency string
 }
 
 // Site is the pages and their files, hashed. It never changes, so it may be used concurrently.
@@ -158,10 +160,11 @@ func (s *Site) addPage(at, name string, cfg Config) error {
 	s.imports(name+".js", modules)
 	var body bytes.Buffer
 	if err := page.Execute(&body, struct {
-		Base    string
-		Lab     bool
-		Modules []string
-	}{folder + s.version, cfg.Lab, slices.Sorted(maps.Keys(modules))}); err != nil {
+		Base     string
+		Lab      bool
+		Currency string
+		Modules  []string
+	}{folder + s.version, cfg.Lab, cfg.Currency, slices.Sorted(maps.Keys(modules))}); err != nil {
 		return err
 	}
 	s.pages[at], err = newFile(name+".html", body.Bytes(), revalidate)
@@ -245,18 +248,18 @@ func (s *Site) find(u *url.URL) (f *file, cache string) {
 // Serves reports whether the site has something at a URL. Only its path counts.
 func (s *Site) Serves(u *url.URL) bool {
 	f, _ := s.find(u)
-	return f != nil
+	return f != nil || u.Path == QRPath
 }
 
-// Paths returns the paths of the pages.
+// Paths returns the paths of the pages, and that of QR codes.
 func (s *Site) Paths() []string {
-	return slices.Sorted(maps.Keys(s.pages))
+	return append(slices.Sorted(maps.Keys(s.pages)), QRPath)
 }
 
 // ServeHTTP answers GET and HEAD for a URL that the site serves.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, cache := s.find(r.URL)
-	if f == nil {
+	if f == nil && r.URL.Path != QRPath {
 		http.NotFound(w, r)
 		return
 	}
@@ -266,6 +269,10 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if f == nil {
+		serveQR(w, r)
+		return
+	}
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", cache)
 	h.Set("Vary", "Accept-Encoding")

@@ -44,7 +44,7 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 		document.getElementById('verdict').className === 'verdict alarm'`)
 	v.until("the answers are counted", `document.getElementById('outcomes').textContent.includes('Confirmed')`)
 	v.until("a line is drawn", `document.querySelector('#chart .orders')?.getAttribute('points').split(' ').length > 1`)
-	fail.Unequal(t, v.says(`document.querySelector('#qr svg').getAttribute('aria-label')`), "QR code of "+url+"/", "the picture")
+	fail.Unequal(t, v.says(`document.getElementById('qr').alt`), "QR code of "+url+"/", "the picture")
 	if got := v.says(`document.getElementById('lock').textContent`); !strings.HasSuffix(got, "Handed overnever: it is free for whoever asks next") {
 		t.Errorf("of a lock that is not handed over it is said %q", got)
 	}

@@ -20,7 +20,7 @@ func pageCountsDown(b context.Context, t *testing.T) {
 	v := visit(b, t, url+"/", "zh-CN")
 	v.untilThere("Tomorrow")
 	fail.Unequal(t, v.says(`document.documentElement.lang + document.title`), "zh-CN限时秒杀", "the page")
-	if got := v.says(card("Tomorrow", ".countdown") + `.textContent`); !strings.Contains(got, "1 天") {
+	if got := v.says(card("Tomorrow", ".buy") + `.textContent`); !strings.Contains(got, "1 天") {
 		t.Errorf("tomorrow is in %q", got)
 	}
 	sell(t, url, "Soon", 5, time.Now().Add(4*time.Second), future, `{}`)

@@ -30,18 +30,23 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.do(holdFirstWait)
 	v.do(card(title, ".buy") + `.click()`)
 	v.untilOutcome(title, "It is not paid yet")
-	v.until("the time to pay is shown", `/^(10:00|09:\d\d) left to pay$/.test(`+card(title, ".due")+`.textContent)`)
+	v.until("the time to pay is shown", `/^(10:00|09:\d\d) left to pay$/.test(`+card(title, ".when")+`.textContent)`)
 
 	v.do(card(title, ".cancel") + `.focus()`)
 	v.press("\r")
+	v.until("it is asked whether that is meant", `document.getElementById('sure').open`)
+	if got := v.says(`document.activeElement.value`); got != "no" {
+		t.Errorf("the answer that the keyboard gives at once is %q", got)
+	}
+	v.do(`document.querySelector('#sure [value=yes]').click()`)
 	v.untilOutcome(title, "The order is cancelled")
 	if got := v.says(`document.activeElement === ` + card(title, ".outcome")); got != "true" {
 		t.Errorf("the focus is on %s", v.says(`document.activeElement.outerHTML`))
 	}
 	v.until("it can be bought again", `!`+card(title, ".buy")+`.hidden && !`+card(title, ".buy")+`.disabled`)
+	v.until("the answer about the cancelled order is there", `window.release !== undefined`)
 	v.do(card(title, ".buy") + `.click()`)
 	v.untilOutcome(title, "It is not paid yet")
-	v.until("the answer about the cancelled order is there", `window.release !== undefined`)
 	v.do(`window.release()`)
 	v.until("the page has read it", `window.read`)
 	if got := v.says(card(title, ".outcome") + `.textContent`); !strings.Contains(got, "It is not paid yet") {
@@ -57,7 +62,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.untilThere(title)
 	v.untilOutcome(title, "It is yours. The order is paid.")
 	v.until("both orders are listed", `[...document.querySelectorAll('#orders .chip')].map((c) => c.textContent).join() === 'Paid,Cancelled'`)
-	if got := v.says(card(title, ".bill") + `.hidden`); got != "true" {
+	if got := v.says(card(title, ".pay") + `.hidden`); got != "true" {
 		t.Error("what is paid can be paid again")
 	}
 }
@@ -68,7 +73,7 @@ const holdFirstWait = `(() => {
 	const real = window.fetch;
 	let held = false;
 	window.fetch = async (path, init) => {
-		const hold = !held && path.includes('state=unpaid');
+		const hold = !held && path.includes(':unpaid&wait');
 		held ||= hold;
 		const answer = await real(path, init);
 		if (!hold) return answer;

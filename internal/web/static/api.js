@@ -37,7 +37,7 @@ export async function call(method, path, { headers = {}, body, wait = 0, signal 
       init.body = typeof body === 'string' ? body : JSON.stringify(body); // a text is JSON, or what is to become of it
     }
     response = await fetch(path, init);
-    clock.observe(response.headers.get('Date'), sent, clock.here());
+    clock.observe(response.headers, sent, clock.here());
     answer = await response.text();
   } catch (cause) {
     throw new NoAnswer('no answer', { cause });

@@ -1,8 +1,9 @@
 // The buyer of this tab: in lab mode a number, otherwise the subject of a token. Each tab keeps its own, so several tabs
 // are several buyers.
 
-import { $, text } from './dom.js';
+import { $, open, text } from './dom.js';
 import { onLanguage, t } from './i18n.js';
+import { browser, tab } from './store.js';
 
 const lab = document.documentElement.dataset.mode === 'lab';
 const stored = lab ? 'seckill.buyer' : 'seckill.token';
@@ -15,13 +16,20 @@ function draw() {
   return String(100000000 + random % 900000000);
 }
 
+// The number of a tab that was closed is taken by the next one that is opened: so a buyer who comes back is the same.
+const left = 'seckill.buyer.left';
+
 function value() {
-  let v = sessionStorage.getItem(stored) ?? '';
+  let v = tab.get(stored);
   if (!v && lab) {
-    v = draw();
-    sessionStorage.setItem(stored, v);
+    v = browser.get(left) || draw();
+    tab.set(stored, v);
   }
   return v;
+}
+
+function take() {
+  if (browser.get(left) === value()) browser.set(left, '');
 }
 
 // headers are the headers that say who buys; null while nobody does.
@@ -49,7 +57,7 @@ export function ask(reason = '') {
   const field = lab ? $('number') : $('token');
   field.value = lab ? value() : '';
   text($('identity-error'), reason);
-  if (!$('identity').open) $('identity').showModal();
+  open($('identity'));
   field.focus();
   field.select();
 }
@@ -64,8 +72,8 @@ function accept() {
     return;
   }
   $('identity').close();
-  if (v === sessionStorage.getItem(stored)) return;
-  sessionStorage.setItem(stored, v);
+  if (v === tab.get(stored)) return;
+  tab.set(stored, v);
   changed();
 }
 
@@ -94,4 +102,8 @@ export function setup(whenChanged) {
     accept();
   });
   onLanguage(label);
+  if (!lab) return;
+  take();
+  addEventListener('pageshow', take);
+  addEventListener('pagehide', () => browser.set(left, value()));
 }

@@ -4,13 +4,15 @@ import * as api from './api.js';
 import * as buyer from './buyer.js';
 import * as clock from './clock.js';
 import { Card, refusalText } from './card.js';
-import { $, h, list, show, text } from './dom.js';
-import { clockTime, onLanguage, setup, t } from './i18n.js';
+import { $, h, list, open, set, show, text } from './dom.js';
+import { duration, number, onLanguage, setup, t, when } from './i18n.js';
+import * as orderPage from './order.js';
 import * as purchase from './purchase.js';
-import { statusName, statusTone } from './status.js';
+import { live, statusName, statusTone } from './status.js';
+import { Watch } from './watch.js';
 
 const cards = new Map(); // by the voucher's id
-let vouchers = null; // null until the first answer
+let known = false; // whether the sales were listed once
 let trouble = null; // why the last look at the sales failed
 
 // ---- the sales
@@ -21,12 +23,27 @@ let polling = 0;
 async function poll() {
   clearTimeout(polling);
   try {
-    vouchers = await api.vouchers();
+    for (const v of await api.vouchers()) {
+      if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, { buy, pay, cancel }));
+      const card = cards.get(v.id);
+      if (card.offer(v)) card.draw();
+    }
     trouble = null;
   } catch (error) {
     trouble = error;
   }
-  draw();
+  text($('notice'), trouble ? t('shop.trouble') : '');
+  show($('notice'), trouble !== null);
+  if (!trouble) {
+    if (!known) {
+      known = true;
+      drawOrders();
+      place();
+      document.body.classList.add('ready');
+    }
+    lay();
+  }
+  clearTimeout(polling);
   if (!document.hidden) polling = setTimeout(poll, interval() * (0.8 + 0.4 * Math.random()));
 }
 
@@ -34,43 +51,98 @@ async function poll() {
 function interval() {
   if (trouble) return 3000;
   const at = clock.now();
-  const busy = vouchers.some((v) => Date.parse(v.end_at) > at && Date.parse(v.begin_at) - at < 60000 && v.stock > 0);
+  const busy = [...cards.values()].some((c) => c.end > at && c.begin - at < 60000 && (c.voucher.stock > 0 || c.voucher.pay_within_s > 0));
   return busy ? 2000 : 10000;
 }
 
-function draw() {
-  text($('notice'), trouble ? t('shop.trouble') : '');
-  show($('notice'), trouble !== null);
-  if (!vouchers) return;
-  for (const v of vouchers) {
-    if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, { buy, pay, cancel }));
-    cards.get(v.id).voucher = v;
-  }
-  sort();
-  drawOrders();
+// ---- where the cards are
+
+let chosen = ''; // the chip that is pressed
+let shown = []; // cards
+
+const groups = {
+  open: (card, at) => card.phase(at) === 'open' && !card.gone(at),
+  soon: (card, at) => card.phase(at) === 'soon',
+  mine: (card) => card.order !== null,
+  over: (card, at) => card.gone(at),
+};
+
+function wanted(card, at) {
+  const sought = $('search').value.trim().toLowerCase();
+  return (!chosen || groups[chosen](card, at)) && card.voucher.title.toLowerCase().includes(sought);
 }
 
-// sort puts each card where it belongs: by the clock, and newest first.
-function sort() {
+// rank sorts the cards: what is to be paid, what can be bought, what comes next, and the rest.
+function rank(card, at) {
+  if (card.order?.status === 'unpaid') return [0, 0];
+  if (groups.open(card, at)) return [1, -card.begin];
+  if (groups.soon(card, at)) return [2, card.begin];
+  return [card.phase(at) === 'open' ? 3 : 4, -card.end];
+}
+
+// place lays the cards out anew. In between a card keeps its place, whatever becomes of its sale: somebody's thumb is
+// above it.
+function place() {
   const at = clock.now();
-  const parts = { open: [], soon: [], over: [] };
-  for (const v of vouchers) {
-    const [begin, end] = [Date.parse(v.begin_at), Date.parse(v.end_at)];
-    parts[at >= end ? 'over' : at >= begin ? 'open' : 'soon'].unshift(v);
-  }
-  parts.soon.sort((a, b) => Date.parse(a.begin_at) - Date.parse(b.begin_at));
-  for (const [id, of] of Object.entries(parts)) {
-    show($(id), of.length > 0);
-    list($(id).querySelector('ul'), of.map((v) => cards.get(v.id).element));
-  }
-  for (const v of vouchers) cards.get(v.id).draw();
-  text($('empty'), vouchers.length === 0 ? t('sales.none') : '');
+  const ranks = new Map([...cards.values()].map((c) => [c, rank(c, at)]));
+  shown = [...cards.values()].filter((c) => wanted(c, at)).sort((a, b) => {
+    const [x, y] = [ranks.get(a), ranks.get(b)];
+    return x[0] - y[0] || x[1] - y[1];
+  });
+  lay();
 }
 
-// tick draws the countdowns at every full second of the shop's clock.
+// lay puts what is new behind what is there.
+function lay() {
+  const at = clock.now();
+  const there = new Set(shown);
+  for (const card of cards.values()) if (!there.has(card) && wanted(card, at)) shown.push(card);
+  list($('cards'), shown.map((c) => c.element));
+  text($('empty'), !known || shown.length > 0 ? '' : t(cards.size === 0 ? 'sales.none' : 'sales.no_such'));
+  show($('finder'), cards.size > 8);
+  for (const chip of $('chips').children) {
+    const n = [...cards.values()].filter((c) => groups[chip.value](c, at)).length;
+    chip.textContent = t(`chip.${chip.value}`, { n: number(n) });
+    set(chip, 'aria-pressed', String(chip.value === chosen));
+  }
+  drawStrip();
+}
+
+// drawStrip says what comes next: an order that is to be paid, or the next sale.
+function drawStrip() {
+  const at = clock.now();
+  const all = [...cards.values()];
+  const bill = all.find((c) => c.order?.status === 'unpaid' && c.order.pay_by);
+  const next = all.filter((c) => c.begin > at).sort((a, b) => a.begin - b.begin)[0];
+  const card = bill ?? next;
+  const left = card ? duration((bill ? Date.parse(bill.order.pay_by) : next.begin) - at) : '';
+  text($('next-what'), bill ? t('strip.pay') : next ? t('strip.next') : '');
+  text($('next-title'), card ? card.voucher.title : '');
+  $('next-left').textContent = left;
+  show($('next'), card !== undefined);
+  if (card) set($('next'), 'href', `#card-${card.id}`);
+  const soon = bill || next && next.begin - at < 3600000;
+  const title = soon ? `${left} · ${t('title')}` : t('title');
+  if (document.title !== title) document.title = title;
+}
+
+// tick draws what the clock changes, at every full second of the shop's clock.
 function tick() {
-  if (vouchers) sort();
+  const at = clock.now();
+  for (const card of cards.values()) card.tick(at);
+  if (known) drawStrip();
   setTimeout(tick, 1000 - clock.now() % 1000 + 5);
+}
+
+// jump shows a card, also one that a chip or the search hides.
+function jump(e) {
+  e.preventDefault();
+  const card = cards.get($('next').getAttribute('href').slice('#card-'.length));
+  if (!shown.includes(card)) {
+    [chosen, $('search').value] = ['', ''];
+    place();
+  }
+  card.element.scrollIntoView({ block: 'center' });
 }
 
 // ---- buying
@@ -87,16 +159,15 @@ async function buy(card) {
   ends.signal.addEventListener('abort', stop);
   card.stop = stop;
   const whose = ends;
-  await purchase.buy(card.id, Date.parse(card.voucher.begin_at), (state) => {
+  await purchase.buy(card.id, card.begin, (state) => {
     if (whose !== ends) return; // another buyer has the page now
-    const latest = card.stop === stop; // if not, this order was cancelled, and the card is about a later attempt
-    if (latest) {
-      card.attempt = state;
-      card.draw();
-    }
-    if (state.is === 'order') noteOrder({ ...state.order, voucher_id: card.id });
-    if (latest && state.is === 'refused') refused(card, state.error);
+    card.attempt = state.is === 'order' ? null : state;
+    if (state.is === 'order') noteOrder(state.order);
+    else card.draw();
+    if (state.is === 'refused') refused(card, state.error);
+    if (state.is === 'stopped') setTimeout(() => whose === ends && loadOrders(), 1000); // the order may be placed all the same
     if (state.is === 'order' || state.is === 'refused') poll(); // the stock is another one
+    if (state.is === 'order') tellTabs();
   }, end.signal);
 }
 
@@ -111,15 +182,26 @@ const pay = (card) => act(card, async (order, headers) => {
   if (/^https?:$/.test(address.protocol)) location.assign(address);
 });
 
-const cancel = (card) => act(card, async (order, headers) => {
-  noteOrder(await purchase.cancel(order.order_id, headers));
-  poll();
-});
+// cancel asks before it gives the voucher back: somebody else may have it in the next moment.
+function cancel(card) {
+  const dialog = $('sure');
+  text($('sure-text'), t('sure.text', { title: card.voucher.title }));
+  open(dialog);
+  dialog.onclose = () => {
+    if (dialog.returnValue !== 'yes') return;
+    act(card, async (order, headers) => {
+      noteOrder(await purchase.cancel(order.order_id, headers));
+      tellTabs();
+      poll();
+    });
+  };
+  dialog.returnValue = '';
+}
 
 // act does something with the unpaid order of a card. A refusal is shown beside what the order has become meanwhile.
 async function act(card, what) {
-  const [order, headers, whose] = [card.current(), buyer.headers(), ends];
-  if (card.busy || !headers) return;
+  const [order, headers, whose] = [card.order, buyer.headers(), ends];
+  if (card.busy || !headers || !order) return;
   card.busy = true;
   card.problem = '';
   card.draw();
@@ -141,19 +223,22 @@ async function act(card, what) {
 
 let orders = []; // newest first
 let next = '';
-let followed = new Set();
+let watch = new Watch(null, () => {});
 
 function noteOrder(order) {
   const known = orders.find((o) => o.order_id === order.order_id);
-  if (known) Object.assign(known, order);
-  else orders.unshift({ created_at: new Date(clock.now()).toISOString(), ...order });
+  const now = known ? Object.assign(known, order) : { created_at: new Date(clock.now()).toISOString(), ...order };
+  if (!known) orders.unshift(now);
+  purchase.known(now);
+  watch.follow(now);
+  orderPage.note(now);
   drawOrders();
 }
 
 async function loadOrders(before = '') {
   const headers = buyer.headers();
   const whose = ends;
-  const known = new Set(orders);
+  const known = new Map(orders.map((o) => [o.order_id, o]));
   let answer = { orders: [] };
   if (headers) {
     try {
@@ -167,63 +252,91 @@ async function loadOrders(before = '') {
     }
   }
   if (whose !== ends) return;
-  const listed = new Set(answer.orders.map((o) => o.order_id));
-  if (before) orders.push(...answer.orders);
-  else orders = [...orders.filter((o) => !listed.has(o.order_id) && (purchase.waits(o.status) || !known.has(o))), ...answer.orders];
+  const listed = answer.orders.map((o) => Object.assign(known.get(o.order_id) ?? {}, o));
+  const rest = orders.filter((o) => !listed.includes(o));
+  if (before) orders = [...rest, ...listed];
+  else orders = [...rest.filter((o) => o.status === 'pending' || !known.has(o.order_id)), ...listed];
   next = answer.next_before ?? '';
+  for (const o of orders) watch.follow(o);
   drawOrders();
-  for (const o of orders) follow(o, headers, whose);
-}
-
-// follow watches an order of an earlier visit that is still on its way, or is to be paid.
-async function follow(order, headers, whose) {
-  if (!purchase.watched(order.status) || followed.has(order.order_id)) return;
-  followed.add(order.order_id);
-  const note = (o) => whose === ends && noteOrder(o);
-  note(await purchase.follow(order, headers, note, whose.signal));
 }
 
 function drawOrders() {
-  const titles = new Map((vouchers ?? []).map((v) => [v.id, v.title]));
+  const latest = new Map();
+  for (const o of orders) if (!latest.has(o.voucher_id)) latest.set(o.voucher_id, o);
+  for (const card of cards.values()) {
+    const order = latest.get(card.id) ?? null;
+    const told = JSON.stringify(order);
+    if (told === card.toldOrder) continue;
+    [card.order, card.toldOrder] = [order, told];
+    if (order && live(order.status) && card.attempt?.is === 'stopped') card.attempt = null;
+    card.draw();
+  }
   list($('orders'), orders.map((o) => {
-    o.row ??= h('li', {}, h('strong'), h('span'), h('small'));
-    const [title, status, when] = o.row.children;
-    text(title, titles.get(o.voucher_id) ?? t('orders.voucher', { id: o.voucher_id }));
+    o.row ??= h('li', {}, h('a', { href: `#order=${o.order_id}` }, h('strong', { dir: 'auto' }), h('span'), h('small')));
+    const [title, status, line] = o.row.firstElementChild.children;
+    text(title, cards.get(o.voucher_id)?.voucher.title ?? t('orders.voucher', { id: o.voucher_id }));
     text(status, statusName(o.status));
     status.className = `chip ${statusTone(o.status)}`;
-    text(when, t('orders.line', { time: o.created_at ? clockTime(o.created_at) : '', id: o.order_id }));
+    text(line, t('orders.line', { time: o.created_at ? when(Date.parse(o.created_at), clock.now()) : '–', id: o.order_id }));
     return o.row;
   }));
   text($('no-orders'), orders.length === 0 ? t('orders.none') : '');
+  text($('to-mine'), t('strip.mine', { n: number(orders.length) + (next && '+') }));
   show($('older'), next !== '');
-  const latest = new Map();
-  for (const o of orders.toReversed()) latest.set(o.voucher_id, o);
-  for (const card of cards.values()) {
-    card.order = latest.get(card.id) ?? null;
-    if (card.voucher) card.draw();
-  }
+  if (known) drawStrip();
 }
 
 // another is called when another buyer has the page.
 function another() {
+  begin();
+  place();
+}
+
+function begin() {
   ends.abort();
+  watch.stop();
   ends = new AbortController();
+  const whose = ends;
+  watch = new Watch(buyer.headers(), (o) => whose === ends && noteOrder(o));
   orders = [];
   next = '';
-  followed = new Set();
   for (const card of cards.values()) card.attempt = null;
   drawOrders();
   loadOrders();
 }
 
+// The other tabs of this buyer are told that there is news of an order.
+const tabs = 'BroadcastChannel' in globalThis ? new BroadcastChannel('seckill.orders') : null;
+const tellTabs = () => tabs?.postMessage(buyer.id());
+
 // ---- start
 
 setup('title');
 buyer.setup(another);
-onLanguage(draw);
-$('older').addEventListener('click', () => loadOrders(next));
-document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) poll();
+orderPage.setup();
+onLanguage(() => {
+  for (const card of cards.values()) card.draw();
+  drawOrders();
+  lay();
 });
+$('chips').append(...Object.keys(groups).map((group) => h('button', { type: 'button', value: group, onclick: () => {
+  chosen = chosen === group ? '' : group;
+  place();
+} })));
+$('search').addEventListener('input', place);
+$('next').addEventListener('click', jump);
+$('older').addEventListener('click', () => loadOrders(next));
+if (tabs) tabs.onmessage = (e) => e.data === buyer.id() && loadOrders();
+document.addEventListener('visibilitychange', async () => {
+  if (document.hidden) {
+    watch.question.abort();
+    return;
+  }
+  watch.ask();
+  loadOrders();
+  await poll();
+  place();
+});
+begin();
 poll().then(tick);
-loadOrders();

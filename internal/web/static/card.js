@@ -1,9 +1,10 @@
-// The card of a voucher.
+// The card of a voucher. It has one place for what can be done now, and one below it for what there is to say: neither
+// changes its size, so that no card moves because of another one.
 
 import * as clock from './clock.js';
-import { h, show, text } from './dom.js';
+import { h, set, show, text } from './dom.js';
 import { duration, has, moment, money, number, t } from './i18n.js';
-import { live, statusSentence, statusTone } from './status.js';
+import { live, statusName, statusSentence, statusTone } from './status.js';
 
 const lab = document.documentElement.dataset.mode === 'lab';
 
@@ -16,119 +17,143 @@ export class Card {
     this.id = id;
     this.voucher = null;
     this.order = null; // the buyer's latest order of it
-    this.attempt = null; // the last state that purchase.buy has reported
+    this.attempt = null; // the last state that purchase.buy has reported, unless there is an order
     this.stop = () => {};
     this.busy = false; // while a payment or a cancellation is asked for
     this.problem = ''; // why that was refused
-    this.title = h('h3', { id: `v${id}` });
+    const button = (name, act) => h('button', { type: 'button', class: name, onclick: act });
+    this.title = h('h3', { id: `v${id}`, dir: 'auto' });
     this.pays = h('strong');
     this.worth = h('s');
     this.off = h('span', { class: 'off' });
     this.policy = h('p', { class: 'policy' });
-    this.big = h('p', { class: 'countdown' });
     this.level = h('i');
-    this.left = h('span');
-    this.when = h('time');
-    this.button = h('button', { type: 'button', class: 'go buy', onclick: () => (this.trying() ? this.stop() : does.buy(this)) });
+    this.left = h('p');
+    this.buy = button('go buy', () => this.trying() || does.buy(this));
+    this.pay = button('go pay', () => does.pay(this));
+    this.see = h('a', { class: 'go see' });
     this.outcome = h('p', { class: 'outcome', role: 'status', tabindex: -1 });
-    this.due = h('p', { class: 'due' });
-    this.pay = h('button', { type: 'button', class: 'go pay', onclick: () => does.pay(this) });
-    this.cancel = h('button', { type: 'button', class: 'cancel', onclick: () => does.cancel(this) });
-    this.bill = h('div', { class: 'bill' }, this.due, this.pay, this.cancel);
-    this.element = h('li', {}, h('article', { class: 'card', 'aria-labelledby': `v${id}` },
+    this.when = h('p', { class: 'when' });
+    this.halt = button('link stop', () => this.stop());
+    this.cancel = button('link cancel', () => does.cancel(this));
+    this.element = h('li', { id: `card-${id}` }, h('article', { class: 'card', 'aria-labelledby': `v${id}` },
       h('div', { class: 'face' }, this.title, h('p', { class: 'price' }, this.pays, ' ', this.worth, ' ', this.off), this.policy),
-      h('div', { class: 'stub' }, this.big,
-        h('div', { class: 'stock' }, h('span', { class: 'bar', 'aria-hidden': 'true' }, this.level), h('p', {}, this.left, this.when)),
-        this.button, this.outcome, this.bill)));
+      h('div', { class: 'stub' },
+        h('div', { class: 'stock' }, h('span', { class: 'bar', 'aria-hidden': 'true' }, this.level), this.left),
+        h('div', { class: 'slot' }, this.buy, this.pay, this.see),
+        h('div', { class: 'note' }, this.outcome, this.when, this.halt, this.cancel))));
   }
 
-  // current is the order that the card is about: the one that was just placed, or the latest of an earlier visit.
-  current() {
-    const placed = this.attempt?.is === 'order' ? this.attempt.order : null;
-    return placed && this.order?.order_id !== placed.order_id ? placed : this.order;
+  // offer takes over a voucher, and reports whether anything about it is new.
+  offer(v) {
+    const told = JSON.stringify(v);
+    if (told === this.told) return false;
+    [this.told, this.voucher, this.begin, this.end] = [told, v, Date.parse(v.begin_at), Date.parse(v.end_at)];
+    return true;
   }
 
   trying() {
     return this.attempt?.is === 'trying' || this.attempt?.is === 'again';
   }
 
+  phase(at) {
+    return at >= this.end ? 'over' : at >= this.begin ? 'open' : 'soon';
+  }
+
+  // gone says that nobody can buy this any more, or for the moment.
+  gone(at) {
+    return this.voucher.stock <= 0 && at >= this.begin || at >= this.end;
+  }
+
   // draw shows the card as it is at this moment of the shop's clock.
   draw() {
     const v = this.voucher;
-    const at = clock.now();
-    const [begin, end] = [Date.parse(v.begin_at), Date.parse(v.end_at)];
-    const phase = at >= end ? 'over' : at >= begin ? 'open' : 'soon';
     text(this.title, v.title);
     text(this.pays, v.price_cents > 0 ? money(v.price_cents) : t('card.free'));
     text(this.worth, v.value_cents > v.price_cents ? money(v.value_cents) : '');
     text(this.off, v.value_cents > v.price_cents ? t('card.off', { percent: Math.round(100 - 100 * v.price_cents / v.value_cents) }) : '');
     text(this.policy, lab ? policyName(v.policy) : '');
-    text(this.big, phase === 'soon' ? duration(begin - at) : '');
-    show(this.big, phase === 'soon');
     const stock = Math.max(0, v.stock);
     this.level.style.inlineSize = `${v.initial_stock > 0 ? 100 * Math.min(1, stock / v.initial_stock) : 0}%`;
     text(this.left, t('card.left', { left: number(stock), of: number(v.initial_stock) }));
-    this.when.dateTime = phase === 'soon' ? v.begin_at : v.end_at;
-    this.when.title = moment(this.when.dateTime);
-    text(this.when, phase === 'soon' ? t('card.opens', { when: moment(v.begin_at) })
-      : phase === 'open' ? t('card.ends', { left: duration(end - at) }) : t('card.ended', { when: moment(v.end_at) }));
-    const lost = this.drawButton(phase, stock);
-    this.drawOutcome();
-    if (this.drawBill() || lost) this.outcome.focus();
+    const focused = this.element.contains(document.activeElement) ? document.activeElement : null;
+    this.drawSlot(clock.now());
+    this.drawNote();
+    this.tick(clock.now(), true);
+    if (focused?.hidden || focused?.disabled) this.outcome.focus();
   }
 
-  // drawButton reports whether the focus was on the button and cannot stay there.
-  drawButton(phase, stock) {
+  // tick shows what the clock alone changes.
+  tick(at, drawn = false) {
+    const phase = this.phase(at);
+    if (!drawn && phase !== this.drawnIn) {
+      this.draw();
+      return;
+    }
+    this.drawnIn = phase;
+    if (phase === 'soon' && !this.buy.hidden && !this.trying()) this.name(this.buy, t('card.opens', { left: duration(this.begin - at) }));
+    const { pay_by: payBy } = this.order ?? {};
+    const unpaid = this.order?.status === 'unpaid';
+    let says = '';
+    if (unpaid && payBy && !this.problem) says = t('bill.left', { left: duration(Date.parse(payBy) - at) });
+    else if (this.outcome.textContent || unpaid) says = '';
+    else if (phase === 'soon') says = moment(this.begin);
+    else if (phase === 'over') says = t('card.ended', { when: moment(this.end) });
+    else if (this.voucher.stock <= 0) says = this.voucher.pay_within_s > 0 ? t('card.reserved', { left: duration(1000 * this.voucher.pay_within_s) }) : '';
+    else says = t('card.ends', { left: duration(this.end - at) });
+    if (this.when.textContent !== says) this.when.textContent = says;
+  }
+
+  // name gives a control its text, and for those who do not see the card the voucher's title.
+  name(control, says) {
+    if (control.firstChild?.data === says) return;
+    text(control, says);
+    set(control, 'aria-label', `${says}: ${this.voucher.title}`);
+  }
+
+  // drawSlot shows what can be done now: buy, pay, or see what was bought.
+  drawSlot(at) {
     const v = this.voucher;
-    const order = this.current();
-    const owned = order !== null && live(order.status);
+    const phase = this.phase(at);
+    const owned = this.order !== null && live(this.order.status) && !this.trying();
+    const status = owned ? this.order.status : '';
     const refusal = this.attempt?.is === 'refused' ? this.attempt.error.code : '';
-    const possible = phase === 'open' && stock > 0 && !closed.has(refusal);
-    let says = v.price_cents > 0 ? t('card.buy', { price: money(v.price_cents) }) : t('card.take');
-    if (this.trying()) says = t('card.stop');
-    else if (phase === 'soon') says = t('card.soon');
-    else if (phase === 'over') says = t('card.over');
-    else if (!possible) says = refusal === 'already_ordered' ? t('card.yours') : t('card.sold_out');
-    text(this.button, says);
-    this.button.setAttribute('aria-label', `${says}: ${v.title}`);
-    this.button.classList.toggle('stop', this.trying());
-    const focused = document.activeElement === this.button;
-    this.button.disabled = !this.trying() && !possible;
-    show(this.button, !owned || this.trying());
-    return focused && (this.button.hidden || this.button.disabled);
+    const possible = phase === 'open' && v.stock > 0 && !closed.has(refusal);
+    const bought = status === 'confirmed' || status === 'paid';
+    if (this.trying()) this.name(this.buy, t('card.trying'));
+    else if (status === 'pending' || status === 'refunding') this.name(this.buy, statusName(status));
+    else if (phase === 'over') this.name(this.buy, t('card.over'));
+    else if (phase === 'open' && !possible) this.name(this.buy, refusal === 'already_ordered' ? t('card.yours') : t('card.sold_out'));
+    else if (phase === 'open') this.name(this.buy, v.price_cents > 0 ? t('card.buy', { price: money(v.price_cents) }) : t('card.take'));
+    this.buy.disabled = !this.trying() && (owned || !possible);
+    set(this.buy, 'aria-disabled', String(this.trying())); // disabled would lose the focus
+    show(this.buy, status !== 'unpaid' && !bought);
+    show(this.pay, status === 'unpaid');
+    this.name(this.pay, t('bill.pay', { price: money(v.price_cents) }));
+    set(this.pay, 'aria-disabled', String(this.busy));
+    show(this.see, bought);
+    this.name(this.see, t('card.see'));
+    if (bought) set(this.see, 'href', `#order=${this.order.order_id}`);
   }
 
-  // drawBill shows how an unpaid order is paid or cancelled. It reports whether the focus was there and cannot stay.
-  drawBill() {
-    const order = this.current();
-    const unpaid = order?.status === 'unpaid';
-    const focused = this.bill.contains(document.activeElement);
-    show(this.bill, unpaid);
-    if (!unpaid) {
-      this.problem = '';
-      return focused;
-    }
-    const left = order.pay_by ? Math.max(0, Date.parse(order.pay_by) - clock.now()) : null;
-    text(this.due, this.problem || (left === null ? '' : t('bill.left', { left: duration(left) })));
-    for (const [button, says] of [[this.pay, t('bill.pay', { price: money(this.voucher.price_cents) })], [this.cancel, t('bill.cancel')]]) {
-      text(button, says);
-      button.setAttribute('aria-label', `${says}: ${this.voucher.title}`);
-      button.setAttribute('aria-disabled', this.busy); // disabled would lose the focus
-    }
-    return false;
-  }
-
-  // drawOutcome says what became of the attempt, or else of the order.
-  drawOutcome() {
-    const [a, order] = [this.attempt, this.current()];
+  // drawNote says what became of the attempt, or else of the order.
+  drawNote() {
+    const [a, order] = [this.attempt, this.order];
+    if (order?.status !== 'unpaid') this.problem = '';
     let [says, tone] = ['', ''];
-    if (a?.is === 'trying') [says, tone] = [t('attempt.trying'), 'waiting'];
+    if (this.problem) [says, tone] = [this.problem, 'bad'];
+    else if (a?.is === 'trying') [says, tone] = [t('attempt.trying'), 'waiting'];
     else if (a?.is === 'again') [says, tone] = [t(delay(a.error)), 'waiting'];
     else if (a?.is === 'stopped') [says, tone] = [t('attempt.stopped'), 'plain'];
     else if (a?.is === 'refused') [says, tone] = [refusalText(a.error), a.error.code === 'already_ordered' ? 'plain' : 'bad'];
     else if (order) [says, tone] = [statusSentence(order.status), statusTone(order.status)];
     text(this.outcome, says);
     this.outcome.className = `outcome ${tone}`; // never hidden: a screen reader says what changes in what it can see
+    show(this.halt, this.trying());
+    this.name(this.halt, t('card.stop'));
+    show(this.cancel, order?.status === 'unpaid' && !this.trying());
+    this.name(this.cancel, t('bill.cancel'));
+    set(this.cancel, 'aria-disabled', String(this.busy));
   }
 }
 

@@ -1,8 +1,8 @@
-// The server's clock, as the Date headers of its answers tell it.
+// The server's clock, as its answers tell it: X-Time in milliseconds, Date in whole seconds.
 //
-// Date has whole seconds. So when an answer was sent, the server's time was at least Date and less than one second
-// more; and the answer was sent between the request and its arrival. Each answer bounds the difference between the
-// two clocks in this way, and several answers together bound it closely.
+// When an answer was sent, the server's time was at least what it says, and less than one unit more; and the answer was
+// sent between the request and its arrival. Each answer bounds the difference between the two clocks in this way, and
+// several answers together bound it closely.
 
 let low = -Infinity;
 let high = Infinity;
@@ -10,12 +10,13 @@ let high = Infinity;
 // here is this browser's clock. It runs evenly, whatever the user does to the time of day.
 export const here = () => performance.timeOrigin + performance.now();
 
-// observe takes the Date header of an answer to a request that was sent and received at these times of here.
-export function observe(header, sent, received) {
-  const date = Date.parse(header ?? '');
-  if (Number.isNaN(date)) return;
-  const from = date - received;
-  const to = date + 1000 - sent;
+// observe takes the headers of an answer to a request that was sent and received at these times of here.
+export function observe(headers, sent, received) {
+  const exact = headers.get('X-Time');
+  const told = exact ? Number(exact) : Date.parse(headers.get('Date') ?? '');
+  if (Number.isNaN(told)) return;
+  const from = told - received;
+  const to = told + (exact ? 1 : 1000) - sent;
   if (from >= high || to <= low) { // one of the clocks was set, or this machine was asleep
     low = from;
     high = to;

@@ -1,11 +1,11 @@
 // The console: put a voucher on sale, watch what the stores have, and send a rush.
 
 import * as api from './api.js';
-import { $, h, list, show, text } from './dom.js';
+import { $, h, list, set, show, text } from './dom.js';
 import { follow } from './events.js';
 import { duration, has, number, onLanguage, setup, t } from './i18n.js';
 import * as offer from './offer.js';
-import qrcode from './qrcode.js';
+import { tab } from './store.js';
 
 const lab = document.documentElement.dataset.mode === 'lab';
 const stored = 'seckill.admin';
@@ -13,7 +13,7 @@ const stored = 'seckill.admin';
 // ---- who
 
 function headers() {
-  const token = sessionStorage.getItem(stored);
+  const token = tab.get(stored);
   return lab || !token ? {} : { Authorization: `Bearer ${token}` };
 }
 
@@ -35,12 +35,12 @@ function setupToken() {
   $('identity-cancel').addEventListener('click', () => $('identity').close());
   $('identity').querySelector('form').addEventListener('submit', (e) => {
     e.preventDefault();
-    sessionStorage.setItem(stored, $('token').value.trim());
+    tab.set(stored, $('token').value.trim());
     $('token').value = '';
     $('identity').close();
     watch();
   });
-  if (!sessionStorage.getItem(stored)) askForToken();
+  if (!tab.get(stored)) askForToken();
 }
 
 // ---- which sale
@@ -49,7 +49,7 @@ let vouchers = [];
 
 async function load(select = '') {
   try {
-    vouchers = (await api.vouchers()).toReversed();
+    vouchers = (await api.vouchers()).reverse();
     show($('notice'), false);
   } catch {
     text($('notice'), t('shop.trouble'));
@@ -220,17 +220,8 @@ function setupRush() {
 
 function drawInvitation() {
   const address = `${location.origin}/`;
-  const code = qrcode(0, 'M');
-  code.addData(address);
-  code.make();
-  const n = code.getModuleCount();
-  let d = '';
-  for (let row = 0; row < n; row++) {
-    for (let column = 0; column < n; column++) if (code.isDark(row, column)) d += `M${column + 4} ${row + 4}h1v1h-1z`;
-  }
-  const picture = svg('svg', { viewBox: `0 0 ${n + 8} ${n + 8}`, role: 'img', 'aria-label': t('invite.code', { address }), 'shape-rendering': 'crispEdges' });
-  picture.append(svg('rect', { width: n + 8, height: n + 8, fill: '#fff' }), svg('path', { d, fill: '#000' }));
-  $('qr').replaceChildren(picture);
+  set($('qr'), 'src', `/qr.svg?text=${encodeURIComponent(address)}`);
+  $('qr').alt = t('invite.code', { address });
   text($('address'), address);
   const local = ['localhost', '[::1]'].includes(location.hostname) || location.hostname.startsWith('127.');
   text($('invite-help'), t(local ? 'invite.local' : 'invite.room'));

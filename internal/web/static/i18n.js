@@ -2,6 +2,8 @@
 
 import messages from './messages.js';
 import { $, h } from './dom.js';
+import { browser } from './store.js';
+import { setup as setupTaps } from './tap.js';
 
 const names = { en: 'English', zh: '中文' };
 const stored = 'seckill.language';
@@ -10,7 +12,7 @@ let language = chosen();
 let listeners = [];
 
 function chosen() {
-  const wanted = [localStorage.getItem(stored) ?? '', ...navigator.languages];
+  const wanted = [browser.get(stored), ...navigator.languages];
   for (const tag of wanted) {
     const known = tag.toLowerCase().split('-')[0];
     if (messages[known]) return known;
@@ -37,16 +39,33 @@ export const own = (texts) => texts[language];
 // inLanguage is the address of a picture with texts in the visitor's language.
 export const inLanguage = (url) => `${url}${url.includes('?') ? '&' : '?'}lang=${language}`;
 
-export const number = (n) => new Intl.NumberFormat(language).format(n);
+// The formats of a language are made once: making one takes longer than all that it is used for.
+const formats = new Map();
 
-// money shows cents. The shop knows no currency, so none is shown.
-export function money(cents) {
-  const digits = cents % 100 === 0 ? 0 : 2;
-  return new Intl.NumberFormat(language, { minimumFractionDigits: digits, maximumFractionDigits: digits }).format(cents / 100);
+function format(kind, name, options) {
+  const key = language + name;
+  if (!formats.has(key)) formats.set(key, new kind(language, options));
+  return formats.get(key);
 }
 
-export const moment = (iso) => new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'medium' }).format(new Date(iso));
-export const clockTime = (iso) => new Intl.DateTimeFormat(language, { timeStyle: 'medium' }).format(new Date(iso));
+export const number = (n) => format(Intl.NumberFormat, 'number').format(n);
+
+// money shows cents, in the currency of the shop.
+export function money(cents) {
+  const digits = cents % 100 === 0 ? 0 : 2;
+  const { currency } = document.documentElement.dataset;
+  return format(Intl.NumberFormat, `money${digits}`, {
+    style: 'currency', currency, minimumFractionDigits: digits, maximumFractionDigits: digits,
+  }).format(cents / 100);
+}
+
+export const moment = (ms) => format(Intl.DateTimeFormat, 'moment', { dateStyle: 'medium', timeStyle: 'medium' }).format(ms);
+
+// when shows a time that is about now without its date.
+export function when(ms, now) {
+  const near = Math.abs(ms - now) < 12 * 3600000;
+  return near ? format(Intl.DateTimeFormat, 'time', { timeStyle: 'medium' }).format(ms) : moment(ms);
+}
 
 // duration shows a time in ms, rounded up to its second.
 export function duration(ms) {
@@ -65,10 +84,11 @@ export function onLanguage(f) {
 
 // setup translates what the page itself says, and makes the buttons that change the language.
 export function setup(titleKey) {
+  setupTaps();
   const buttons = Object.keys(messages).map((code) => h('button', {
     type: 'button', lang: code, onclick: () => {
       language = code;
-      localStorage.setItem(stored, code);
+      browser.set(stored, code);
       for (const f of listeners) f();
     },
   }, names[code] ?? code));
@@ -77,6 +97,7 @@ export function setup(titleKey) {
     document.documentElement.lang = language === 'zh' ? 'zh-CN' : language;
     document.title = t(titleKey);
     for (const e of document.querySelectorAll('[data-t]')) e.textContent = t(e.dataset.t);
+    for (const e of document.querySelectorAll('[data-label]')) e.setAttribute('aria-label', t(e.dataset.label));
     $('languages').setAttribute('aria-label', t('language'));
     for (const b of buttons) b.setAttribute('aria-pressed', String(b.lang === language));
   });
