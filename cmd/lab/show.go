@@ -94,7 +94,8 @@ type listed struct {
 	Hypothesis  string           `json:"hypothesis"`
 	Arrangement string           `json:"arrangement"`
 	Sources     []lab.Source     `json:"sources"`
-	Decision    string           `json:"decision,omitempty"` // where no document describes it
+	Page        string           `json:"page,omitempty"` // in docs, where no document describes it
+	Reports     []string         `json:"reports"`        // of real programs that had the fault
 	Needs       []testbed.Server `json:"needs"`
 	Setup       lab.Setup        `json:"setup"`
 	Parameters  []parameter      `json:"parameters"`
@@ -108,13 +109,21 @@ func listJSON(w io.Writer, all lab.Set) error {
 		e := &all[i]
 		if err := out.Encode(listed{
 			ID: e.ID, Group: e.Group, Title: e.Title, Question: e.Question, Lock: e.Lock(), Expect: e.Expect, About: orEmpty(e.About), Partner: e.Partner,
-			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Decision: e.Decision, Needs: orEmpty(e.Needs),
+			Hypothesis: e.Hypothesis, Arrangement: e.Arrangement, Sources: orEmpty(e.Sources), Page: e.Page, Reports: reportsOf(e), Needs: orEmpty(e.Needs),
 			Setup: e.Setup, Parameters: parametersOf(e), K6: orEmpty(e.K6), Command: e.Command(),
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func reportsOf(e *lab.Experiment) []string {
+	urls := []string{}
+	for _, r := range e.Reports {
+		urls = append(urls, r.URL())
+	}
+	return urls
 }
 
 // parameter is what can be changed of an experiment.

@@ -120,9 +120,9 @@ type Experiment struct {
 	Question string
 	// Sources are the documents and sections that describe the failure.
 	Sources []Source
-	// Decision is the architecture decision that describes the failure, where no document does: the name of its
-	// file in docs/adr, without the suffix.
-	Decision string
+	// Page is the page of the project that describes the failure, where no document does: its path in docs, without the
+	// suffix.
+	Page string
 	// Reports are real programs that had the same fault.
 	Reports []Report
 	// Hypothesis is what is expected, in a sentence that can turn out to be wrong.

@@ -165,9 +165,9 @@ func readText(name string) (group string, texts []lab.Experiment, err error) {
 //	  continue on indented lines
 //	Source: NAME: the heading of a section of the document NAME, as in [lab.Documents]
 //
-// The fields are those of [lab.Experiment]. Source may be repeated. Decision stands where there is no source. Report,
+// The fields are those of [lab.Experiment]. Source may be repeated. Page stands where there is no source. Report,
 // which may be repeated, is OWNER/NAME#NUMBER on GitHub. K6 may be missing. Seen and Cure are for experiments that break.
-// [lab.Set.Validate] finds what is missing. The Chinese text has the same fields without Source, Decision, Report and K6,
+// [lab.Set.Validate] finds what is missing. The Chinese text has the same fields without Source, Page, Report and K6,
 // which are of both languages.
 func parse(text string) (group string, texts []lab.Experiment, err error) {
 	for line := range strings.Lines(unfold(text)) {
@@ -235,7 +235,7 @@ func setField(e *lab.Experiment, line string) bool {
 	}
 	field, ok := map[string]*string{
 		"Title": &e.Title, "Question": &e.Question, "Hypothesis": &e.Hypothesis, "Arrangement": &e.Arrangement,
-		"Decision": &e.Decision, "Why": &e.Why, "Seen": &e.Seen, "Cure": &e.Cure,
+		"Page": &e.Page, "Why": &e.Why, "Seen": &e.Seen, "Cure": &e.Cure,
 	}[name]
 	if !ok || *field != "" || value == "" {
 		return false

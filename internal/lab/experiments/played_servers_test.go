@@ -63,7 +63,9 @@ count-then-insert
 count-for-each-line
 stock-before-user
 user-in-database
-message-apart`
+message-apart
+locked-is-sold
+stranded-stock`
 
 // sound are experiments that hold on a machine of any speed: what they promise depends on no lease.
 const sound = `
@@ -84,7 +86,9 @@ conditional-rush
 take-then-insert
 take-for-each-line
 user-and-stock-at-once
-message-in-script`
+message-in-script
+locked-is-waited-for
+all-counters`
 
 // weakTries is how often an experiment may be played until it breaks: that it can is what is shown here, and make soak
 // counts how often it does.

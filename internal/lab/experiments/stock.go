@@ -46,6 +46,15 @@ func stocks() []comparison {
 			{id: "message-apart", setup: listed(flawed.MessageApart, own), breaks: kinds{finding.LostOrders, finding.LostStock}},
 			{id: "message-in-script", setup: own, holds: kinds{finding.LostOrders, finding.LostStock, finding.Oversold}},
 		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 20)}},
+		{text: "skip-locked", scenario: lastUnitsInHand, needs: []testbed.Server{testbed.Database}, cases: []setupCase{
+			{id: "locked-is-sold", setup: listed(flawed.LockedIsSold, withStock(voucher.StockUnits, own)), breaks: kinds{finding.Undersold}},
+			{id: "locked-is-waited-for", setup: withStock(voucher.StockUnits, own), holds: kinds{finding.Undersold, finding.Oversold}},
+		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 6)}},
+		{text: "stranded-stock", scenario: crowdAtCounters, cases: []setupCase{
+			{id: "stranded-stock", setup: listed(flawed.OwnCounter, withStock(voucher.StockRows, own)), breaks: kinds{finding.Undersold}},
+			{id: "all-counters", setup: withStock(voucher.StockRows, own), holds: kinds{finding.Undersold, finding.Oversold}},
+		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 16, 64,
+			func(s lab.Setup) int { return cmp.Or(s.Stock, counterStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
 	}
 }
 
@@ -57,6 +66,8 @@ const (
 	lastOf = 10
 	// gateStock is on sale at a gate in Redis.
 	gateStock = 10
+	// counterStock is on sale in sixteen counters.
+	counterStock = 32
 )
 
 // rushing sells without a lock.
@@ -159,7 +170,7 @@ func (s *shop) newOrder(user int64) order.Order {
 func (s *shop) take(orders ...order.Order) error {
 	return s.db.Orders().Transact(s.Context(), func(ctx context.Context, tx order.Tx) error {
 		for _, o := range orders {
-			if err := tx.Decrement(ctx, o.VoucherID); err != nil {
+			if err := s.decrement(ctx, tx, o); err != nil {
 				return err
 			}
 			if err := tx.Insert(ctx, o, true); err != nil {
@@ -168,6 +179,23 @@ func (s *shop) take(orders ...order.Order) error {
 		}
 		return nil
 	})
+}
+
+// decrement takes a unit as the policy says.
+func (s *shop) decrement(ctx context.Context, tx order.Tx, o order.Order) error {
+	switch s.sale.Policy.Stock {
+	case voucher.StockRows:
+		return tx.DecrementRow(ctx, o.VoucherID, s.firstPart(o.UserID))
+	case voucher.StockUnits:
+		return tx.TakeUnit(ctx, o.VoucherID, s.firstPart(o.UserID))
+	}
+	return tx.Decrement(ctx, o.VoucherID)
+}
+
+// firstPart is the part of the stock from which a user buys first.
+func (s *shop) firstPart(user int64) int64 {
+	v := voucher.Voucher{InitialStock: int64(s.stock), Policy: s.sale.Policy}
+	return v.FirstPart(user)
 }
 
 // place places orders of users with the program of the setup, which has looked at the stock before. It draws what the

@@ -20,11 +20,11 @@ func TestEveryExperimentHasItsText(t *testing.T) {
 	set, err := All()
 	fail.NowIf(t, err)
 	for _, e := range set {
-		if len(e.Sources) > 0 && e.Decision != "" || len(e.Sources)+len(e.Reports) == 0 && e.Decision == "" {
-			t.Errorf("%s names no document that it comes from, no report and no decision; or a document and a decision", e.ID)
+		if len(e.Sources) > 0 && e.Page != "" || len(e.Sources)+len(e.Reports) == 0 && e.Page == "" {
+			t.Errorf("%s names no document that it comes from, no report and no page; or a document and a page", e.ID)
 		}
-		if e.Decision != "" {
-			fail.If(t, fail.Of(os.Stat(filepath.Join("..", "..", "..", "docs", "adr", e.Decision+".md"))), "%s", e.ID)
+		if e.Page != "" {
+			fail.If(t, fail.Of(os.Stat(filepath.Join("..", "..", "..", "docs", e.Page+".md"))), "%s", e.ID)
 		}
 		if !strings.HasSuffix(e.Question, "?") {
 			t.Errorf("%s: %q is no question", e.ID, e.Question)

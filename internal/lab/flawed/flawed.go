@@ -75,7 +75,7 @@ const (
 	GateFirst Name = "gate-first"
 )
 
-// Mistakes in taking stock, which were reported for real shops.
+// Mistakes in taking stock. Most of them were reported for real shops.
 const (
 	// CountThenInsert has no stock: what is left is the initial stock less the orders. It counts, and inserts afterwards.
 	CountThenInsert Name = "count-then-insert"
@@ -85,6 +85,10 @@ const (
 	UserInDatabase Name = "user-in-database"
 	// MessageApart takes a unit in Redis, and sends the order to the worker with another command.
 	MessageApart Name = "message-apart"
+	// LockedIsSold takes a unit of which the row is not locked (SKIP LOCKED). If there is none it says that all is sold.
+	LockedIsSold Name = "locked-is-sold"
+	// OwnCounter takes from the counter that a buyer's id chooses, and from no other.
+	OwnCounter Name = "own-counter"
 )
 
 // Names lists all.
@@ -93,7 +97,7 @@ func Names() []Name {
 		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
-		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart,
+		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter,
 	}
 }
 

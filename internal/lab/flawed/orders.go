@@ -1,6 +1,7 @@
 package flawed
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,6 +10,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/payment"
+	"seckill/internal/voucher"
 )
 
 // Orders are programs that move orders through their states with a mistake, in the tables of the project. The
@@ -100,9 +102,9 @@ func (o Orders) PaidLate(ctx context.Context, orderID int64) error {
 }
 
 // Left counts what is left of a voucher: its initial stock less its orders.
-func (o Orders) Left(ctx context.Context, voucher int64) (n int, err error) {
+func (o Orders) Left(ctx context.Context, id int64) (n int, err error) {
 	err = o.db.QueryRowContext(ctx, `SELECT initial_stock - (SELECT COUNT(*) FROM orders WHERE voucher_id = vouchers.id)
-		FROM vouchers WHERE id = ?`, voucher).Scan(&n)
+		FROM vouchers WHERE id = ?`, id).Scan(&n)
 	return n, wrapped(err)
 }
 
@@ -110,10 +112,58 @@ func (o Orders) Left(ctx context.Context, voucher int64) (n int, err error) {
 func (o Orders) Append(ctx context.Context, orders ...order.Order) error {
 	var all []statement
 	for _, one := range orders {
-		all = append(all, statement{"INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES (?, ?, ?, ?, 'confirmed', ?)",
-			[]any{one.ID, one.VoucherID, one.UserID, one.UserID, time.Now().UTC()}})
+		all = append(all, insertOf(one))
 	}
 	return o.run(ctx, all...)
+}
+
+// TakeUnlocked is [LockedIsSold]: it takes a unit of which the row is not locked, for an order. If it finds none it returns
+// [voucher.ErrSoldOut].
+func (o Orders) TakeUnlocked(ctx context.Context, one order.Order) error {
+	return o.takePart(ctx, one, "SELECT part FROM stock_parts WHERE voucher_id = ? AND stock > 0 ORDER BY part LIMIT 1 FOR UPDATE SKIP LOCKED", one.VoucherID)
+}
+
+// TakeFromCounter is [OwnCounter]: it takes a unit from one of the counters, for an order. If that one is empty it returns
+// [voucher.ErrSoldOut].
+func (o Orders) TakeFromCounter(ctx context.Context, one order.Order, counter int64) error {
+	return o.takePart(ctx, one, "SELECT part FROM stock_parts WHERE voucher_id = ? AND part = ? AND stock > 0", one.VoucherID, counter)
+}
+
+// takePart takes a unit from the part of the stock that a query finds.
+func (o Orders) takePart(ctx context.Context, one order.Order, query string, args ...any) (err error) {
+	tx, err := o.db.BeginTx(ctx, nil)
+	if err != nil {
+		return wrapped(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback() // the first error counts
+		}
+	}()
+	var part int64
+	if err := tx.QueryRowContext(ctx, query, args...).Scan(&part); errors.Is(err, sql.ErrNoRows) {
+		return voucher.ErrSoldOut
+	} else if err != nil {
+		return wrapped(err)
+	}
+	taken, err := tx.ExecContext(ctx, "UPDATE stock_parts SET stock = stock - 1 WHERE voucher_id = ? AND part = ? AND stock > 0", one.VoucherID, part)
+	if err != nil {
+		return wrapped(err)
+	}
+	if n, err := taken.RowsAffected(); err != nil || n == 0 {
+		return cmp.Or(wrapped(err), voucher.ErrSoldOut)
+	}
+	insert := insertOf(one)
+	if _, err := tx.ExecContext(ctx, insert.query, insert.args...); err != nil {
+		return wrapped(err)
+	}
+	return wrapped(tx.Commit())
+}
+
+// insertOf inserts a confirmed order.
+func insertOf(one order.Order) statement {
+	return statement{"INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES (?, ?, ?, ?, 'confirmed', ?)",
+		[]any{one.ID, one.VoucherID, one.UserID, one.UserID, time.Now().UTC()}}
 }
 
 // Accept writes an order that a gate in Redis has accepted. The gate has looked at the stock, so nobody asks here how
