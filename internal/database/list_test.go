@@ -110,6 +110,9 @@ func TestListsAreNotScans(t *testing.T) {
 			})
 			var plan []map[string]any
 			wantErr(t, d.rows.Raw(explain+statement).Scan(&plan).Error)
+			plan = slices.DeleteFunc(plan, func(of map[string]any) bool { // of the parts: a table without rows is scanned
+				return strings.Contains(strings.ToLower(fmt.Sprint(of)), "subquery table:s ")
+			})
 			index := map[bool]string{true: "primary", false: "vouchers_by_"}[list.Sort == "" && (list.State == "" || list.State == voucher.StateOver)]
 			told := strings.ToLower(fmt.Sprint(plan))
 			if !strings.Contains(told, index) || strings.Contains(told, "scan v ") || strings.Contains(told, "table scan") || strings.Contains(told, "type:all") {
