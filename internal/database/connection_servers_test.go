@@ -33,6 +33,18 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 		_, err := d.AdmissionStore().Persist(ctx, all)
 		return err
 	}
+	unit := func(ctx context.Context, d *DB, id int64) error {
+		return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+			return errors.Join(tx.TakeUnit(ctx, 1, -2000*(id%2)+1), tx.Insert(ctx, newOrder(id, 1, id), true)) // every other one finds none
+		})
+	}
+	group := func(_ context.Context, d *DB, id int64) error {
+		var all []order.Order
+		for i := range int64(3) {
+			all = append(all, newOrder(3*id+i, 1, 3*id+i))
+		}
+		return errors.Join(processed(d, all)...)
+	}
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		for name, test := range map[string]struct {
 			write  func(ctx context.Context, d *DB, id int64) error
@@ -41,6 +53,10 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 		}{
 			"order, request": {one, func(w *byteLimit) *atomic.Int64 { return &w.up }, 3},
 			"order, answer":  {one, func(w *byteLimit) *atomic.Int64 { return &w.down }, 1},
+			"unit, request":  {unit, func(w *byteLimit) *atomic.Int64 { return &w.up }, 13},
+			"unit, answer":   {unit, func(w *byteLimit) *atomic.Int64 { return &w.down }, 3},
+			"group, request": {group, func(w *byteLimit) *atomic.Int64 { return &w.up }, 17},
+			"group, answer":  {group, func(w *byteLimit) *atomic.Int64 { return &w.down }, 1},
 			"batch, request": {batch, func(w *byteLimit) *atomic.Int64 { return &w.up }, 17},
 			"batch, answer":  {batch, func(w *byteLimit) *atomic.Int64 { return &w.down }, 5},
 		} {
@@ -51,6 +67,12 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 				d := openMigrated(t, c)
 				defer wipe(t, d)
 				openSplitVoucher(t, d, 1, 10_000, 2)
+				if strings.HasPrefix(name, "unit") {
+					wantErr(t, errOf(d.singles.ExecContext(t.Context(), "UPDATE vouchers SET stock = stock - 1000")))
+					for part := range 1000 {
+						wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO stock_parts (voucher_id, part, stock) VALUES (1, ?, 1)", -part)))
+					}
+				}
 				cuts, id := 0, int64(1)
 				for bytes := int64(0); ; id, bytes = id+1, bytes+test.step {
 					wantErr(t, d.writers.PingContext(t.Context())) // reconnects after the last cut
@@ -77,6 +99,9 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 					t.Errorf("after %d cuts: %+v", cuts, audit)
 				}
 				last := id
+				if strings.HasPrefix(name, "group") {
+					last = 3*id + 2
+				}
 				if strings.HasPrefix(name, "batch") {
 					last = 3*id + 2
 					wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{last, last - 1}, Stock: 10_000 - 3*id})

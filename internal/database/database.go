@@ -20,6 +20,7 @@ type DB struct {
 	prices prices
 	// writing is the write of [DB.Writable].
 	writing sharedWrite
+	groups  groups
 }
 
 // engine is what differs between MySQL and SQLite.
@@ -37,6 +38,8 @@ type engine struct {
 	begin string
 	// batches says that a writer can run several statements in one round trip.
 	batches bool
+	// insertIgnore begins an INSERT that leaves out duplicate rows.
+	insertIgnore string
 	// galera is what the connections know of a Galera cluster; nil on SQLite.
 	galera *cluster
 	// dialector maps rows over a pool.
@@ -143,6 +146,7 @@ func (d *DB) RowPool() *sql.DB {
 
 // Close closes every connection, after the running transactions.
 func (d *DB) Close() error {
+	d.groups.end()
 	d.writing.end()
 	var failed []error
 	for _, pool := range d.Pools() {

@@ -28,6 +28,7 @@ func TestGalera(t *testing.T) {
 		"separate statements": statementsAfterAnAbort,
 		"batch":               batchesFromTwoNodes,
 		"parts":               partsFromTwoNodes,
+		"groups":              groupsFromTwoNodes,
 		"reads":               readsAfterAnotherNodesCommit,
 		"reads that fail":     readsOfANodeThatCannotWait,
 		"reservation":         reservationOnTwoNodes,

@@ -50,7 +50,7 @@ func openMySQL(c Config) (engine, error) {
 		return engine{}, errors.Join(err, readers.Close(), writers.Close(), admission.Close())
 	}
 	return engine{
-		name: "mysql", readers: readers, writers: writers, admission: admission, singles: readers, locks: locks, batches: true, galera: galera,
+		name: "mysql", readers: readers, writers: writers, admission: admission, singles: readers, locks: locks, batches: true, insertIgnore: "INSERT IGNORE ", galera: galera,
 		dialector: func(pool *sql.DB) gorm.Dialector {
 			// Only gorm's own migrations need the server's version.
 			return mysqlgorm.New(mysqlgorm.Config{Conn: pool, SkipInitializeWithVersion: true})

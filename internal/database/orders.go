@@ -23,6 +23,7 @@ type orderRow struct {
 	Status                string
 	CreatedAt             time.Time
 	KeyHash               *int64 // NULL without an idempotency key
+	UniqueUserID          *int64 // NULL: the order does not keep its user from ordering again
 }
 
 // TableName implements gorm's Tabler.

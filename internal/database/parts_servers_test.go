@@ -60,7 +60,7 @@ func partsFromTwoNodes(t *testing.T, here, there *DB) {
 		v.Policy.Stock = strategy
 		wantErr(t, here.Vouchers().CreateVoucher(t.Context(), v))
 		got := map[error]int{}
-		for round := int64(0); got[nil] < stock; round++ { // an order may give up after repeated collisions
+		for round := int64(0); got[nil] < stock && round < 20; round++ { // an order may give up after repeated collisions
 			for err, n := range countErrs(t, runAtOnce(stock+10, func(n int) error {
 				id := 1_000*round + int64(100*i+n+1)
 				return buyPart(t.Context(), []*DB{here, there}[n%2], v, newOrder(id, v.ID, id))
@@ -74,4 +74,22 @@ func partsFromTwoNodes(t *testing.T, here, there *DB) {
 			t.Errorf("%s: %+v after %v", strategy, a, got)
 		}
 	}
+}
+
+// groupsFromTwoNodes sells a voucher in groups on two nodes. Their groups take turns at the voucher's row.
+func groupsFromTwoNodes(t *testing.T, here, there *DB) {
+	const stock = 60
+	createVoucher(t, here, 1, stock)
+	got := map[error]int{}
+	for round := int64(0); got[nil] < stock && round < 20; round++ { // a group may give up after repeated collisions
+		for err, n := range countErrs(t, runAtOnce(stock+10, func(n int) error {
+			id := 1_000*round + int64(n+1)
+			return errOf([]*DB{here, there}[n%2].Orders().PlaceGrouped(t.Context(), newOrder(id, 1, id)))
+		}), nil, voucher.ErrSoldOut, order.ErrUnavailable) {
+			got[err] += n
+		}
+	}
+	t.Logf("%d refused after repeated collisions", got[order.ErrUnavailable])
+	fail.Unequal(t, got[nil], stock, "orders")
+	wantAudit(t, there, order.Audit{InitialStock: stock, Orders: stock, DistinctUsers: stock})
 }

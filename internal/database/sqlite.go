@@ -32,9 +32,10 @@ func openSQLite(c Config) (engine, error) {
 		name: "sqlite", readers: readers, writers: writer, admission: writer, singles: writer,
 		// A deferred transaction that reads first and then writes fails at once if another one has
 		// written meanwhile, however long the busy timeout is.
-		begin:     "BEGIN IMMEDIATE",
-		dialector: func(pool *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: pool} },
-		useIndex:  "INDEXED BY %s",
+		begin:        "BEGIN IMMEDIATE",
+		insertIgnore: "INSERT OR IGNORE ",
+		dialector:    func(pool *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: pool} },
+		useIndex:     "INDEXED BY %s",
 		sweep: `DELETE FROM idempotency_keys WHERE rowid IN
 			(SELECT rowid FROM idempotency_keys WHERE started_at < ? ORDER BY started_at LIMIT ?)`,
 		migrator: func(ctx context.Context) (migrator, error) { return newSQLiteMigrator(ctx, writer) },

@@ -120,7 +120,7 @@ func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
 	if err := t.enqueue(t.insertOne(o.VoucherID, columns, "(?, ?, ?, ?, ?, ?)", args)); err != nil || o.Status != order.Unpaid {
 		return err
 	}
-	return t.enqueue(t.insertOne(o.VoucherID, paymentColumns, t.db.paymentRow(), t.db.paymentArgs(heldOrder{Order: o})))
+	return t.enqueue(t.insertOne(o.VoucherID, "INSERT "+paymentColumns, t.db.paymentRow(), t.db.paymentArgs(heldOrder{Order: o})))
 }
 
 // insertOne inserts one row of an order of a voucher. Its dependent form inserts it if this transaction has taken a unit.
@@ -142,10 +142,10 @@ func (d *DB) newPayments(orders []heldOrder) write {
 	for _, o := range orders {
 		args = append(args, d.paymentArgs(o)...)
 	}
-	return write{query: paymentColumns + " VALUES " + rowsOf(len(orders), d.paymentRow()), args: args}
+	return write{query: "INSERT " + paymentColumns + " VALUES " + rowsOf(len(orders), d.paymentRow()), args: args}
 }
 
-const paymentColumns = "INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid)"
+const paymentColumns = "INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid)"
 
 // paymentRow is a row of the columns. [Lifecycle.due] asks the database's clock whether the time to pay is over, so what is
 // left of it counts from that clock on: the process's may be off. SQLite is in this process.

@@ -86,16 +86,25 @@ func (t *tx) send(ctx context.Context, group []write) error {
 // fails, nothing is committed: the packet has no COMMIT, and its error is read before one is sent. That
 // matters on a Galera node; see sendWithCommit.
 func (t *tx) runAll(ctx context.Context, group []write) (int64, error) {
+	found, err := t.runPacket(ctx, group)
+	if err != nil {
+		return 0, err
+	}
+	return found[len(found)-1], nil
+}
+
+// runPacket is runAll that returns how many rows each write found.
+func (t *tx) runPacket(ctx context.Context, group []write) (found []int64, err error) {
 	var queries []string
 	var args []any
 	for _, w := range group {
 		queries, args = append(queries, w.query), append(args, w.args...)
 	}
-	found, err := t.execAll(ctx, strings.Join(queries, "; "), args)
+	found, err = t.execAll(ctx, strings.Join(queries, "; "), args)
 	if err = t.recordError(translateWrite(ctx, err)); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return found[len(found)-1], nil
+	return found, nil
 }
 
 // fitsOneRoundTrip reports whether the whole transaction can be sent in one round trip: nothing was sent

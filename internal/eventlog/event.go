@@ -49,6 +49,7 @@ const (
 	ModeFenced      = "fenced"
 	ModeRows        = "rows"
 	ModeUnits       = "units"
+	ModeGrouped     = "grouped"
 )
 
 // Event is one line of the log.

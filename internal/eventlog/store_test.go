@@ -77,6 +77,7 @@ func TestOrderIsRecorded(t *testing.T) {
 		"unguarded":   {func(p *voucher.Policy) { p.Stock = voucher.StockUnguarded }, []string{"read 3@0", "write unguarded 2@0 #0"}},
 		"version":     {func(p *voucher.Policy) { p.Stock = voucher.StockVersion }, []string{"read 3@0", "write version 0@0 #0"}},
 		"rows":        {func(p *voucher.Policy) { p.Stock = voucher.StockRows }, []string{"write rows 0@0 #0"}},
+		"grouped":     {func(p *voucher.Policy) { p.Stock = voucher.StockGrouped }, []string{"write grouped 0@0 #0"}},
 		"units":       {func(p *voucher.Policy) { p.Stock = voucher.StockUnits }, []string{"write units 0@0 #0"}},
 		"fenced":      {func(p *voucher.Policy) { p.Stock = voucher.StockFenced }, []string{"write fenced 0@0 #0"}},
 	} {

@@ -120,6 +120,17 @@ func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int)
 	return found, nil
 }
 
+func (m *fakeStore) PlaceGrouped(ctx context.Context, o order.Order) (attempts int, err error) {
+	err = m.Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+		attempts++
+		if err := tx.Decrement(ctx, o.VoucherID); err != nil {
+			return err
+		}
+		return tx.Insert(ctx, o, true)
+	})
+	return attempts, err
+}
+
 func (m *fakeStore) Audit(context.Context, int64) (order.Audit, error) { return m.audit, nil }
 
 type fakeTx struct {

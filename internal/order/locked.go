@@ -37,7 +37,10 @@ func (s *Service) placeLocked(ctx context.Context, v *voucher.Voucher, o Order) 
 		}
 	}
 	place := p.lockAroundTx
-	if v.Policy.Placement == voucher.InsideTx {
+	switch {
+	case v.Policy.Stock == voucher.StockGrouped:
+		place = p.lockAroundGroup
+	case v.Policy.Placement == voucher.InsideTx:
 		place = p.lockInsideTx
 	}
 	if err := place(ctx); err != nil {
@@ -54,6 +57,15 @@ func (p *lockedOrder) lockAroundTx(ctx context.Context) error {
 			p.attempts++
 			return p.decrementAndInsert(ctx, tx, lease)
 		})
+		return withCauseOfLoss(lease, err)
+	})
+}
+
+// lockAroundGroup leaves the transaction to the store, which has one for the orders of several buyers.
+func (p *lockedOrder) lockAroundGroup(ctx context.Context) error {
+	return p.withLock(ctx, func(ctx context.Context, lease lock.Lease) (err error) {
+		p.beginTimeToPay()
+		p.attempts, err = p.store.PlaceGrouped(ctx, p.order)
 		return withCauseOfLoss(lease, err)
 	})
 }
@@ -106,11 +118,15 @@ func (p *lockedOrder) decrementAndInsert(ctx context.Context, tx Tx, lease lock.
 	if err := decrement(ctx); err != nil {
 		return err
 	}
+	p.beginTimeToPay()
+	return tx.Insert(ctx, p.order, p.voucher.Policy.Unique)
+}
+
+// beginTimeToPay sets until when the order is to be paid. The buyer could not pay while it waited for the lock.
+func (p *lockedOrder) beginTimeToPay() {
 	if p.voucher.AsksForPayment() {
-		// The time to pay begins now: the buyer could not pay while the order waited for the lock.
 		p.order.PayBy = stamp(p.now()).Add(p.voucher.PayWithin)
 	}
-	return tx.Insert(ctx, p.order, p.voucher.Policy.Unique)
 }
 
 // checkOnePerUser returns [ErrAlreadyOrdered] if the user has an order already. Where the database

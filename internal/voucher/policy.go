@@ -74,11 +74,12 @@ const (
 	StockFenced      Stock = "fenced"      // conditional, and refuses an outdated fencing token
 	StockRows        Stock = "rows"        // conditional, on one of several counters
 	StockUnits       Stock = "units"       // a row for each unit: one that nobody has locked
+	StockGrouped     Stock = "grouped"     // conditional, for the orders of several buyers at once
 )
 
 // needNoLock are the strategies with which the database alone sells every unit once, so that any buyer may be in any
 // process.
-var needNoLock = []Stock{StockConditional, StockRows, StockUnits}
+var needNoLock = []Stock{StockConditional, StockRows, StockUnits, StockGrouped}
 
 // Bounds of a policy's fields.
 const (
@@ -132,7 +133,7 @@ func (p *Policy) Validate() error {
 		oneOf("flow", p.Flow, FlowLocked, FlowAdmission),
 		oneOf("scope", p.Scope, ScopeUser, ScopeVoucher),
 		oneOf("placement", p.Placement, AroundTx, InsideTx),
-		oneOf("stock", p.Stock, StockConditional, StockUnguarded, StockVersion, StockFenced, StockRows, StockUnits),
+		oneOf("stock", p.Stock, StockConditional, StockUnguarded, StockVersion, StockFenced, StockRows, StockUnits, StockGrouped),
 	); err != nil {
 		return err
 	}
@@ -153,8 +154,24 @@ func (p *Policy) Validate() error {
 			return invalid("policy.faults[%d]: %v", i, err)
 		}
 	}
-	if p.Flow == FlowAdmission {
+	switch {
+	case p.Flow == FlowAdmission:
 		return p.validateAdmission()
+	case p.Stock == StockGrouped:
+		return p.validateGrouped()
+	}
+	return nil
+}
+
+// validateGrouped refuses what one order cannot have in a transaction that it shares.
+func (p *Policy) validateGrouped() error {
+	switch {
+	case p.Placement != AroundTx:
+		return invalid("policy.placement is %q; with the stock %q only %q", p.Placement, StockGrouped, AroundTx)
+	case !p.Unique:
+		return invalid("policy.unique is false; with the stock %q the database allows one order for each user", StockGrouped)
+	case len(p.Faults) > 0:
+		return invalid("policy.faults: with the stock %q there are none, since they would hit other orders too", StockGrouped)
 	}
 	return nil
 }

@@ -83,6 +83,12 @@ func TestValidateNamesTheField(t *testing.T) {
 		{"policy.lock_ttl_ms", func(v *voucher.Voucher) { v.Policy.LockTTLMS = 1 << 62 }},
 		{"policy.lock_wait_ms", func(v *voucher.Voucher) { v.Policy.LockWaitMS = 60_001 }},
 		{"policy.faults", func(v *voucher.Voucher) { v.Policy.Faults = make([]lock.Fault, voucher.MaxFaults+1) }},
+		{"policy.placement", func(v *voucher.Voucher) { v.Policy.Stock, v.Policy.Placement = voucher.StockGrouped, voucher.InsideTx }},
+		{"policy.unique", func(v *voucher.Voucher) { v.Policy.Stock, v.Policy.Unique = voucher.StockGrouped, false }},
+		{"policy.faults", func(v *voucher.Voucher) {
+			v.Policy.Stock, v.Policy.Faults = voucher.StockGrouped, []lock.Fault{{Point: lock.BeforeCommit, PauseMS: 1}}
+		}},
+		{"stock", func(v *voucher.Voucher) { v.Policy.Stock, v.InitialStock = voucher.StockUnits, voucher.MaxUnits+1 }},
 		{"policy.faults[0]", func(v *voucher.Voucher) { v.Policy.Faults = []lock.Fault{{Point: "nowhere", PauseMS: 1}} }},
 	} {
 		v := validVoucher()
@@ -109,6 +115,7 @@ func TestSafePolicies(t *testing.T) {
 		{"no lock, conditional", true, func(p *voucher.Policy) { p.Lock = "none" }},
 		{"no lock, rows", true, func(p *voucher.Policy) { p.Lock, p.Stock = "none", voucher.StockRows }},
 		{"no lock, units", true, func(p *voucher.Policy) { p.Lock, p.Stock = "none", voucher.StockUnits }},
+		{"no lock, grouped", true, func(p *voucher.Policy) { p.Lock, p.Stock = "none", voucher.StockGrouped }},
 		{"no lock, version", false, func(p *voucher.Policy) { p.Lock, p.Stock = "none", voucher.StockVersion }},
 		{"no lock, fenced", false, func(p *voucher.Policy) { p.Lock, p.Stock = "none", voucher.StockFenced }},
 		{"no lock, not unique", false, func(p *voucher.Policy) { p.Lock, p.Unique = "none", false }},

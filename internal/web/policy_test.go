@@ -52,7 +52,7 @@ func TestFormKnowsThePolicies(t *testing.T) {
 		"flow":      {string(voucher.FlowLocked), string(voucher.FlowAdmission)},
 		"scope":     {string(voucher.ScopeUser), string(voucher.ScopeVoucher)},
 		"placement": {string(voucher.AroundTx), string(voucher.InsideTx)},
-		"stock":     {string(voucher.StockConditional), string(voucher.StockUnguarded), string(voucher.StockVersion), string(voucher.StockFenced), string(voucher.StockRows), string(voucher.StockUnits)},
+		"stock":     {string(voucher.StockConditional), string(voucher.StockUnguarded), string(voucher.StockVersion), string(voucher.StockFenced), string(voucher.StockRows), string(voucher.StockUnits), string(voucher.StockGrouped)},
 		"fault":     {string(lock.CriticalSection), string(lock.BeforeCommit), string(lock.BeforeRelease)},
 	} {
 		for _, value := range values {

@@ -30,7 +30,7 @@ func inOrders() []mutant {
 		{"a user without an order is told of one", "internal/order/service.go",
 			"	case !ordered:\n", "	case !ordered && false:\n", order},
 		{"a lock around the transaction is released before the commit", "internal/order/locked.go",
-			"if v.Policy.Placement == voucher.InsideTx {", "if v.Policy.Placement != \"\" {", stores},
+			"case v.Policy.Placement == voucher.InsideTx:", "case v.Policy.Placement != \"\":", stores},
 		{"an order that no index makes unique is not looked for", "internal/order/locked.go",
 			"	if p.voucher.Policy.Unique {\n		return nil", "	if true {\n		return nil", stores},
 		{"the version is not compared", "internal/database/tx.go",

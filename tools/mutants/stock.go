@@ -12,5 +12,16 @@ func inStock() []mutant {
 			"	if found[0] != 1 {\n		t.pending = others", "	if found[0] != 1 {\n		t.ended = true", database},
 		{"what is left in the parts is not counted", "internal/database/orders.go",
 			"v.initial_stock, v.stock + ` + inParts + `,", "v.initial_stock, v.stock,", database},
+		{"an order that a group has left out takes a unit", "internal/database/grouped.go",
+			"		if n != int64(len(all)) {", "		if n > int64(len(all)) {", database},
+		{"a group takes more units than are left", "internal/database/grouped.go",
+			"	if found[len(found)-1] != 1 {\n		return errTooFew", "	if found[len(found)-1] > 1 {\n		return errTooFew", database},
+		{"what is left is not sold, as it is less than a group", "internal/database/grouped.go",
+			"if err == nil && stock == 0 {", "if err == nil && stock < int64(len(all)) {", database},
+		{"a user's second order in a group shares the first one's fate", "internal/database/grouped.go",
+			"later = append(later, r)", "r.Answer(nil)", database},
+		{"one order's fault is that of its group", "internal/database/grouped.go",
+			"err == nil && len(all) == n {\n				first = n / 2", "err == nil && len(all) < n {\n				err = order.ErrAlreadyOrdered", database},
+		{"a panic in a group ends the process", "internal/database/grouped.go", "cause := recover()", "cause := any(nil)", database},
 	}
 }

@@ -7,7 +7,7 @@ export const fields = {
   lock: locks.map((l) => l.name),
   scope: ['user', 'voucher'],
   placement: ['around-tx', 'inside-tx'],
-  stock: ['conditional', 'rows', 'units', 'version', 'fenced', 'unguarded'],
+  stock: ['conditional', 'rows', 'units', 'grouped', 'version', 'fenced', 'unguarded'],
   unique: ['true', 'false'],
   fault: ['none', 'critical-section', 'before-commit', 'before-release'],
 };
@@ -39,7 +39,7 @@ export function policyOf(form) {
 }
 
 // With these the database alone sells every unit once.
-const needNoLock = ['conditional', 'rows', 'units'];
+const needNoLock = ['conditional', 'rows', 'units', 'grouped'];
 
 // unsafe returns the names of what is not safe about a policy.
 export function unsafe(policy) {
