@@ -65,7 +65,8 @@ stock-before-user
 user-in-database
 message-apart
 locked-is-sold
-stranded-stock`
+stranded-stock
+one-for-all`
 
 // sound are experiments that hold on a machine of any speed: what they promise depends on no lease.
 const sound = `
@@ -88,7 +89,8 @@ take-for-each-line
 user-and-stock-at-once
 message-in-script
 locked-is-waited-for
-all-counters`
+all-counters
+each-its-own`
 
 // weakTries is how often an experiment may be played until it breaks: that it can is what is shown here, and make soak
 // counts how often it does.

@@ -55,6 +55,11 @@ func stocks() []comparison {
 			{id: "all-counters", setup: withStock(voucher.StockRows, own), holds: kinds{finding.Undersold, finding.Oversold}},
 		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 16, 64,
 			func(s lab.Setup) int { return cmp.Or(s.Stock, counterStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		{text: "group-of-orders", scenario: twoGroups, cases: []setupCase{
+			{id: "one-for-all", setup: listed(flawed.OneForAll, withStock(voucher.StockGrouped, own)), breaks: kinds{finding.Undersold}},
+			{id: "each-its-own", setup: withStock(voucher.StockGrouped, own), holds: kinds{finding.Undersold, finding.Oversold, finding.DuplicateOrders}},
+		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 4, 100,
+			func(s lab.Setup) int { return cmp.Or(s.Stock, groupStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
 	}
 }
 
@@ -68,6 +73,8 @@ const (
 	gateStock = 10
 	// counterStock is on sale in sixteen counters.
 	counterStock = 32
+	// groupStock is on sale to groups.
+	groupStock = 10
 )
 
 // rushing sells without a lock.

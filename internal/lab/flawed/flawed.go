@@ -89,6 +89,8 @@ const (
 	LockedIsSold Name = "locked-is-sold"
 	// OwnCounter takes from the counter that a buyer's id chooses, and from no other.
 	OwnCounter Name = "own-counter"
+	// OneForAll places the orders of several buyers in one transaction, and gives all of them its outcome.
+	OneForAll Name = "one-for-all"
 )
 
 // Names lists all.
@@ -97,7 +99,7 @@ func Names() []Name {
 		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
-		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter,
+		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll,
 	}
 }
 

@@ -160,6 +160,34 @@ func (o Orders) takePart(ctx context.Context, one order.Order, query string, arg
 	return wrapped(tx.Commit())
 }
 
+// PlaceTogether is [OneForAll]: it takes a unit for each order of a group and inserts the orders, all of them or none.
+func (o Orders) PlaceTogether(ctx context.Context, group []order.Order) (err error) {
+	tx, err := o.db.BeginTx(ctx, nil)
+	if err != nil {
+		return wrapped(err)
+	}
+	defer func() {
+		if err != nil {
+			_ = tx.Rollback() // the first error counts
+		}
+	}()
+	n := len(group)
+	taken, err := tx.ExecContext(ctx, "UPDATE vouchers SET stock = stock - ?, version = version + ? WHERE id = ? AND stock >= ?", n, n, group[0].VoucherID, n)
+	if err != nil {
+		return wrapped(err)
+	}
+	if found, err := taken.RowsAffected(); err != nil || found == 0 {
+		return cmp.Or(wrapped(err), voucher.ErrSoldOut)
+	}
+	for _, one := range group {
+		insert := insertOf(one)
+		if _, err := tx.ExecContext(ctx, insert.query, insert.args...); err != nil {
+			return wrapped(err)
+		}
+	}
+	return wrapped(tx.Commit())
+}
+
 // insertOf inserts a confirmed order.
 func insertOf(one order.Order) statement {
 	return statement{"INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES (?, ?, ?, ?, 'confirmed', ?)",
