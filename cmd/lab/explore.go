@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -42,8 +41,12 @@ process; when time goes on, and what fails. Bad luck is counted, by kind:
 	}
 	fmt.Fprint(w, `  --most N         of all kinds together in one schedule (default 3)
   --buyers N       processes that want the lock, 1 to 4 (default 2)
-  --for DURATION   stop after it (default 1m; with all: 15s for each lock)
+  --for DURATION   stop after it, for each lock (default 1m)
   --json           one object per lock on standard output, nothing else
+
+With all, each lock has a budget that ends within a minute on two cores, unless
+a flag says otherwise: the more messages a lock has, the smaller it is. The
+table says which. With three servers (multi, red) a buyer tries once.
 
 The search goes by the amount of bad luck, then by the number of steps: what it
 finds first is the shortest. Two runs find the same. Progress goes to standard
@@ -78,6 +81,7 @@ type exploreRequest struct {
 	locks  []string
 	config explore.Config
 	json   bool
+	own    bool // each lock has a budget of its own
 }
 
 func parseExplore(args []string) (r exploreRequest, err error) {
@@ -109,11 +113,27 @@ func parseExplore(args []string) (r exploreRequest, err error) {
 	}
 	r.config.Budget = budget
 	if r.locks = rest; rest[0] == "all" {
-		r.locks = explorable()
-		r.config.For = cmp.Or(r.config.For, 15*time.Second)
+		r.locks, r.own = explorable(), true
+		flags.Visit(func(f *flag.Flag) { r.own = r.own && (f.Name == "json" || f.Name == "for") })
 	}
 	r.config.For = cmp.Or(r.config.For, time.Minute)
 	return r, nil
+}
+
+// within bounds what of a lock is tried: what ends within a minute on two cores.
+func within(c *explore.Config, lockName string) {
+	m, err := lock.Lookup(lockName)
+	switch {
+	case err != nil:
+		return // the search will say so
+	case m.Store == lock.InNodes:
+		c.Budget, c.Most = explore.DefaultBudget(), 1
+		c.Budget[explore.Preemption], c.Budget[explore.Restarting] = 0, 1
+	case m.Ends == lock.EndsUnlessRenewed:
+		c.Budget, c.Most = explore.DefaultBudget(), 1
+	default:
+		c.Budget, c.Most = explore.Budget{explore.Preemption: 2, explore.Expiry: 1, explore.Killing: 1}, 3
+	}
 }
 
 func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -125,9 +145,13 @@ func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) 
 	if strings.ContainsRune(req.locks[0], filepath.Separator) {
 		return exploreOwn(ctx, req, p, stdout)
 	}
-	for i, name := range req.locks {
+	heading := ""
+	for _, name := range req.locks {
 		c := req.config
 		c.Lock = name
+		if req.own {
+			within(&c, name)
+		}
 		c.Progress = func(at explore.Progress) {
 			p.note(fmt.Sprintf("%s: schedules with %s, %s tried, %s waiting", name, counted(at.Level, "adversity", "adversities"), thousands(at.Executions), thousands(at.Waiting)))
 		}
@@ -145,7 +169,11 @@ func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) 
 				return err
 			}
 		case len(req.locks) > 1:
-			printRow(stdout, r, i == 0)
+			if now := fmt.Sprintf("at most %s of %s:", counted(c.Most, "adversity", "adversities"), c.Budget); now != heading {
+				heading = now
+				fmt.Fprintf(stdout, "\n%s\n%-15s %-9s %10s %8s  %s\n", heading, "lock", "covered", "executions", "per s", "the shortest schedule of each anomaly, in steps (adversities)")
+			}
+			printRow(stdout, r, c.Most)
 		default:
 			if err := printExplored(ctx, stdout, r); err != nil {
 				return err
@@ -171,32 +199,28 @@ func coverage(r explore.Result) string {
 }
 
 // printRow prints one line of the table of all locks.
-func printRow(w io.Writer, r explore.Result, first bool) {
-	if first {
-		fmt.Fprintf(w, "%-15s %-9s %10s %8s  %s\n", "lock", "covered", "executions", "per s", "the shortest schedule of each anomaly, in steps (adversities)")
-	}
+func printRow(w io.Writer, r explore.Result, most int) {
 	var found []string
 	for _, f := range r.Found {
 		found = append(found, fmt.Sprintf("%s %d (%d)", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent.Total()))
 	}
-	covered := fmt.Sprintf("<= %d", r.Complete)
-	if r.Exhausted {
+	covered := fmt.Sprintf("up to %d", r.Complete)
+	switch {
+	case r.Exhausted || r.Complete >= most:
 		covered = "all"
+	case r.Complete < 0:
+		covered = "nothing"
 	}
 	fmt.Fprintf(w, "%-15s %-9s %10s %8.0f  %s\n", r.Lock, covered, thousands(r.Executions), r.PerSecond(), cmp.Or(strings.Join(found, ", "), "none"))
 }
 
 // exploreOwn builds a lock in Go, as lab judge does, and lets its program explore it.
 func exploreOwn(ctx context.Context, req exploreRequest, p *progress, stdout io.Writer) error {
-	folder, err := os.MkdirTemp("", "lab-explore-")
+	command, remove, err := build(ctx, req.locks[0], p)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
-	command, err := build(ctx, req.locks[0], folder, p)
-	if err != nil {
-		return err
-	}
+	defer remove()
 	p.say("exploring")
 	found, err := lockjudge.Explore(ctx, command, lockjudge.Exploration{
 		Name: filepath.Base(req.locks[0]), Buyers: req.config.Buyers, Budget: req.config.Budget, Most: req.config.Most, For: req.config.For,

@@ -83,14 +83,11 @@ func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	}()
 	command := req.command
 	if command == nil {
-		folder, err := os.MkdirTemp("", "lab-judge-")
-		if err != nil {
+		var remove func()
+		if command, remove, err = build(ctx, req.folder, p); err != nil {
 			return err
 		}
-		defer os.RemoveAll(folder)
-		if command, err = build(ctx, req.folder, folder, p); err != nil {
-			return err
-		}
+		defer remove()
 	}
 	var judged judgedLock
 	var explored *explore.Result
@@ -231,8 +228,12 @@ func (j *judgedLock) printText(req judgeRequest, stdout io.Writer) error {
 	return report.Lanes(stdout, *shown.Witness, width(stdout), colour(stdout), i18n.English)
 }
 
-// build builds a package into a folder, and returns the command that starts it.
-func build(ctx context.Context, pkg, folder string, p *progress) ([]string, error) {
+// build builds a package, and returns the command that starts it, and what removes it.
+func build(ctx context.Context, pkg string, p *progress) (command []string, remove func(), err error) {
+	folder, err := os.MkdirTemp("", "lab-lock-")
+	if err != nil {
+		return nil, nil, err
+	}
 	if info, err := os.Stat(pkg); err == nil && info.IsDir() && !filepath.IsAbs(pkg) {
 		pkg = "./" + filepath.Clean(pkg)
 	}
@@ -241,9 +242,9 @@ func build(ctx context.Context, pkg, folder string, p *progress) ([]string, erro
 	//nolint:gosec // the package that was asked for
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, pkg).CombinedOutput()
 	if err != nil {
-		return nil, fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		return nil, nil, errors.Join(fmt.Errorf("build %s: %w\n%s", pkg, err, out), os.RemoveAll(folder))
 	}
-	return []string{program}, nil
+	return []string{program}, func() { _ = os.RemoveAll(folder) }, nil
 }
 
 // lockName are names that are a Go package, a folder and a part of a key.

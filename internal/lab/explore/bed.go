@@ -25,8 +25,6 @@ const (
 	lease = 2 * time.Second
 	// pollEvery is between two attempts of a waiter that polls. There is one such attempt in a lease.
 	pollEvery = lease * 6 / 10
-	// patience is how long a buyer waits for the lock: longer than a dead holder's lease.
-	patience = lease * 14 / 10
 	// longest is the virtual time after which a schedule has no step of time any more.
 	longest = 3 * lease
 	// horizon is how long nothing may happen until nothing more happens.
@@ -161,6 +159,15 @@ func (b *bed) ttl() time.Duration {
 		return lease
 	}
 	return 0
+}
+
+// patience is how long a buyer waits for the lock: longer than a dead holder's lease. Where an attempt has a dozen messages,
+// because the lock is on several nodes, a buyer tries once.
+func (b *bed) patience() time.Duration {
+	if len(b.nodes) > 1 {
+		return 0
+	}
+	return lease * 14 / 10
 }
 
 // notice says that a process has done something. While it is paused it does nothing, whatever its timers say. The mutex is

@@ -130,7 +130,7 @@ func (p *process) buy(b *bed) {
 		b.notice(p)
 		b.mu.Unlock()
 	}()
-	held, err := p.locker.Acquire(p.ctx, key, lock.Options{TTL: b.ttl(), Wait: patience})
+	held, err := p.locker.Acquire(p.ctx, key, lock.Options{TTL: b.ttl(), Wait: b.patience()})
 	if err != nil {
 		b.mu.Lock()
 		p.refused = err
