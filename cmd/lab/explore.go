@@ -33,7 +33,7 @@ usage: lab explore LOCK [flags]
 LOCK keeps its locks in Redis:
 %s.
 A schedule says which request reaches the server next, and which reply its
-process; when time goes on, and what fails. Bad luck is counted, by kind:
+process; when time goes on, and what fails. Bad luck is counted in adversities:
 
 `, wrap(strings.Join(explorable(), ", "), narrow))
 	for _, a := range explore.Adversities() {
@@ -254,7 +254,7 @@ func printExplored(ctx context.Context, w io.Writer, r explore.Result) error {
 // printFound says what a search covers, and what it has found.
 func printFound(w io.Writer, r explore.Result) {
 	say := func(text string) { fmt.Fprintln(w, wrap(text, width(w))) }
-	say(fmt.Sprintf("%s, %s, at most %s.", r.Lock, counted(r.Buyers, "buyer", "buyers"), r.Budget))
+	say(fmt.Sprintf("%s, %s, with bad luck (adversities) of at most %s.", r.Lock, counted(r.Buyers, "buyer", "buyers"), r.Budget))
 	say(i18n.Sentence(i18n.Plain(coverage(r))).String() + fmt.Sprintf(", %.0f a second.", r.PerSecond()))
 	if r.Diverged > 0 {
 		say(fmt.Sprintf("In %s the lock did not behave as before: what is covered is less than that.", counted(r.Diverged, "execution", "executions")))

@@ -31,7 +31,7 @@ func TestExploreAllWithin(t *testing.T) {
 // A search says what it covers, tells the shortest schedule, and draws it.
 func TestExploreOne(t *testing.T) {
 	code, stdout, stderr := call(t, "explore", "setnx", "--preemptions", "0", "--expiries", "0", "--pauses", "0", "--cuts", "0")
-	for _, part := range []string{"at most 1 kill", "Every schedule within the budget was tried", "stuck keys", "setnx~2~s1-k1", "Again: lab replay"} {
+	for _, part := range []string{"of at most 1 kill", "Every schedule within the budget was tried", "stuck keys", "setnx~2~s1-k1", "Again: lab replay"} {
 		if code != exitOK || !strings.Contains(stdout, part) {
 			t.Errorf("exit %d, %q is missing: %s%s", code, part, stdout, stderr)
 		}

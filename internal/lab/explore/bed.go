@@ -60,6 +60,8 @@ type bed struct {
 	events  []happened
 	samples []judge.Sample // At is the number of the step
 	stored  string         // what the servers held after the last step
+	value   lock.Owner     // that is stored for the lock
+	taker   lock.Owner     // the process that has stored it
 	sampled string         // the same with the ends of the keys
 	found   []Finding      // that are seen while it runs
 	unwoken bool           // the lock is free, and somebody waits for it

@@ -46,7 +46,8 @@ func TestShortestCounterexamples(t *testing.T) {
 		{"naive", expired, finding.Overlaps, "naive~2~s1-q1-r1-t-s2-q2-r2"},
 		{"naive", expired, finding.WrongReleases, "naive~2~s1-q1-r1-t-s2-q2-r2-w1-q1"},
 		{"naive", expired, finding.LostUpdates, "naive~2~s1-q1-r1-t-s2-q2-r2-w2-q2-r2-w1"},
-		{"uuid", expired, finding.WrongReleases, "uuid~2~s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1"}, // between GET and DEL
+		{"uuid", expired, finding.WrongReleases, "uuid~2~s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1"},           // between GET and DEL
+		{"thread-id", expired, finding.WrongReleases, "thread-id~2~s1-q1-r1-t-s2-q2-r2-w1-q1-r1-q1"}, // both processes store the same value
 		{"lua", expired, finding.StaleWrites, "lua~2~s1-q1-r1-t-s2-q2-r2-w2-q2-r2-w1"},
 		{"setnx", Budget{Killing: 1}, finding.StuckKeys, "setnx~2~s1-k1"},
 		{"setnx-expire", Budget{Killing: 1}, finding.StuckKeys, "setnx-expire~2~s1-k1"}, // between SETNX and EXPIRE

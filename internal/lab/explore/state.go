@@ -54,10 +54,27 @@ func (b *bed) sample() {
 			state, err = of.Inspect(context.Background(), key)
 		}
 		if err == nil {
-			state.Owner = b.ownerOf(state.Owner)
+			state.Owner = b.holder(state.Owner)
 			b.samples = append(b.samples, judge.Sample{At: at, Key: key, Stored: *eventlog.StoredFrom(state)})
 		}
 	}
+}
+
+// holder is the process that has stored a value of the lock. Two processes may have made up the same value: then it is the
+// one whose request has just changed what is stored.
+func (b *bed) holder(value lock.Owner) lock.Owner {
+	before := b.value
+	b.value = value
+	owner := b.ownerOf(value)
+	switch {
+	case value == "" || slices.ContainsFunc(b.procs, func(p *process) bool { return owner == lock.Owner(p.name()) }):
+		b.taker = owner
+	case value != before && len(b.steps) > 0 && b.steps[len(b.steps)-1].Action == Request:
+		b.taker = lock.Owner(b.procs[b.steps[len(b.steps)-1].On-1].name())
+	case value != before:
+		b.taker = owner
+	}
+	return b.taker
 }
 
 // ownerOf is whose a value is that a process has made up; else the value.
