@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"seckill/internal/admission/contract"
+	"seckill/internal/admission/ledger"
 	"seckill/internal/voucher"
 )
 
@@ -96,6 +97,12 @@ func windowOf(st contract.EpochState) window { return window{from: st.BeginAt, t
 func (w window) ms() (begin, end int64) {
 	const unit = time.Microsecond
 	return w.from.Truncate(unit).Add(time.Millisecond - unit).UnixMilli(), w.to.Truncate(unit).UnixMilli()
+}
+
+// windowIn returns the window that the database has as Redis is to have it.
+func windowIn(st contract.EpochState) ledger.Window {
+	begin, end := windowOf(st).ms()
+	return ledger.Window{Begin: begin, End: end, Paused: st.Paused, Revision: st.Revision}
 }
 
 func (w window) same(other window) bool {

@@ -38,6 +38,7 @@ type buckets interface {
 	Prepare(ctx context.Context, users []ledger.Users) error
 	Discard(ctx context.Context, keys ledger.Keys, epoch int64) error
 	Open(ctx context.Context, keys ledger.Keys, o ledger.Opening) (bool, error)
+	SetWindow(ctx context.Context, keys ledger.Keys, w ledger.Window) error
 	Replicate(ctx context.Context, keys ledger.Keys, o order.Order) (bool, error)
 	Remove(ctx context.Context, keys ledger.Keys, epoch int64, all bool) (ledger.Removal, error)
 }

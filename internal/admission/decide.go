@@ -282,6 +282,8 @@ func refusal(o ledger.Outcome) error {
 		return voucher.ErrNotStarted
 	case ledger.Ended:
 		return voucher.ErrEnded
+	case ledger.Paused:
+		return voucher.ErrPaused
 	case ledger.SoldOut:
 		return voucher.ErrSoldOut
 	case ledger.Overloaded:

@@ -59,7 +59,7 @@ func (m *ledgerMachine) open() {
 	m.initial, m.accepted = 0, 0
 	for i, keys := range m.buckets {
 		fail.NowIf(m.rt, fail.Of(m.server.Close(ctx, keys, m.epoch-1)))
-		p := ledger.Opening{Epoch: m.epoch, Stock: rapid.Int64Range(0, 9).Draw(m.rt, "stock"), Begin: now.Add(-time.Hour).UnixMilli(), End: now.Add(time.Hour).UnixMilli()}
+		p := ledger.Opening{Epoch: m.epoch, Stock: rapid.Int64Range(0, 9).Draw(m.rt, "stock"), Window: ledger.Window{Begin: now.Add(-time.Hour).UnixMilli(), End: now.Add(time.Hour).UnixMilli()}}
 		if ok, err := m.server.Open(ctx, keys, p); !ok || err != nil {
 			m.rt.Fatalf("bucket %d: %v %v", i, ok, err)
 		}

@@ -44,7 +44,7 @@ func newStore(stock int64) *store {
 	return &store{
 		voucher: voucher.Voucher{
 			ID: 7001, Stock: stock, InitialStock: stock,
-			BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour),
+			BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour), Revision: 1,
 		},
 		epochState: contract.EpochState{Epoch: 1, Seq: make([]int64, 1), Stock: stock},
 		orders:     make(map[int64]order.Order), rejected: make(map[int64]order.Order),
@@ -67,6 +67,7 @@ func (s *store) do(id int64, fn func() error) (contract.EpochState, error) {
 	err := fn()
 	now := s.epochState
 	now.BeginAt, now.EndAt = s.voucher.BeginAt, s.voucher.EndAt
+	now.Paused, now.Revision = s.voucher.Paused, s.voucher.Revision
 	now.Seq = slices.Clone(now.Seq) // it goes on
 	return now, err
 }
@@ -101,6 +102,7 @@ func (s *store) Open(_ context.Context, id, closed int64) (contract.EpochState, 
 			return order.ErrConflict
 		}
 		s.epochState.Epoch++
+		s.epochState.ReturnedToFirst, s.epochState.Returned, s.epochState.Arrived = 0, 0, nil
 		return nil
 	})
 	if err == nil && s.onOpen != nil {

@@ -168,8 +168,7 @@ func (v *voucherState) opening(st contract.EpochState, number int) ledger.Openin
 	if int64(number) < st.Stock%n {
 		stock++
 	}
-	begin, end := windowOf(st).ms()
-	return ledger.Opening{Epoch: st.Epoch, Seq: st.Seq[number], Stock: stock, Begin: begin, End: end}
+	return ledger.Opening{Epoch: st.Epoch, Seq: st.Seq[number], Stock: stock, Window: windowIn(st)}
 }
 
 const (

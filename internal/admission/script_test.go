@@ -80,7 +80,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 		if epoch, err := server.Close(ctx, keys, m.epoch-1); err != nil || epoch != m.epoch-1 {
 			rt.Fatalf("Close = %d, %v; want %d", epoch, err, m.epoch-1)
 		}
-		if ok, err := server.Open(ctx, keys, ledger.Opening{Epoch: m.epoch - 2, Begin: p.Begin, End: p.End}); ok || err != nil {
+		if ok, err := server.Open(ctx, keys, ledger.Opening{Epoch: m.epoch - 2, Window: p.Window}); ok || err != nil {
 			rt.Fatalf("opened under an epoch that is over: %v", err)
 		}
 		m.users = map[int64]order.Order{}

@@ -56,10 +56,10 @@ func firstError(all []ledger.State) error {
 	return nil
 }
 
-// otherWindow reports whether a bucket in Redis has another window than the database.
+// otherWindow reports whether a bucket in Redis has another window than the database, or is not paused as it is.
 func otherWindow(now *ledger.State, st contract.EpochState) bool {
-	begin, end := windowOf(st).ms()
-	return now.Begin != begin || now.End != end
+	want := windowIn(st)
+	return now.Begin != want.Begin || now.End != want.End || now.Paused != want.Paused
 }
 
 // behind reports whether a bucket in Redis lacks what the database had before it was read.

@@ -245,6 +245,7 @@ func (s *stopStory) play() {
 	s.buyTogether(1, 2, 3, 4)
 	s.buyTogether(5)
 	s.takeEntries()
+	s.pauseAndResume()
 	s.cancel(5)
 	s.ids[5] = 51
 	s.buyTogether(5, 8, 9, 12, 13, 16, 17, 20) // more than there are units, and all in one bucket
@@ -254,6 +255,14 @@ func (s *stopStory) play() {
 	s.takeEntries()
 	s.check()
 	s.forget()
+}
+
+// pauseAndResume changes the voucher as an administrator does, who repeats what fails.
+func (s *stopStory) pauseAndResume() {
+	for _, is := range []bool{true, false} {
+		must(s, s.store.change(0, paused(is)))
+		s.until("a change", func() error { return s.g.Changed(s.Context(), s.store.voucher.ID) })
+	}
 }
 
 func (s *stopStory) openOnce() error {

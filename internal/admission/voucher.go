@@ -17,9 +17,11 @@ import (
 // of them.
 type voucherState struct {
 	*core
-	id      int64
-	window  window
-	buckets []*bucket
+	id     int64
+	window window
+	// revision of the voucher with which the state was created.
+	revision int64
+	buckets  []*bucket
 
 	mu        sync.Mutex // taken before a bucket's, never after
 	lifecycle lifecycle
@@ -35,7 +37,7 @@ type voucherState struct {
 
 func newVoucherState(c *core, of *voucher.Voucher) *voucherState {
 	v := &voucherState{
-		core: c, id: of.ID, window: window{from: of.BeginAt, to: of.EndAt},
+		core: c, id: of.ID, window: window{from: of.BeginAt, to: of.EndAt}, revision: of.Revision,
 		rebalancing: make(chan struct{}, 1),
 		soldOut:     cachedRefusal{err: voucher.ErrSoldOut, every: c.config.RecheckEvery},
 	}
@@ -47,14 +49,15 @@ func newVoucherState(c *core, of *voucher.Voucher) *voucherState {
 
 // voucherOf is a voucher as far as its state needs it.
 func voucherOf(voucherID int64, st contract.EpochState) *voucher.Voucher {
-	v := &voucher.Voucher{ID: voucherID, BeginAt: st.BeginAt, EndAt: st.EndAt}
+	v := &voucher.Voucher{ID: voucherID, Revision: st.Revision, BeginAt: st.BeginAt, EndAt: st.EndAt}
 	v.Policy.Buckets = len(st.Seq)
 	return v
 }
 
-// isOf reports whether the state was created for the window that a voucher has now.
+// isOf reports whether the state was created for the window that a voucher has, or for that of a later revision: a request
+// may have read the voucher before it was changed.
 func (v *voucherState) isOf(of *voucher.Voucher) bool {
-	return v.window.to.Equal(of.EndAt) && v.window.from.Equal(of.BeginAt)
+	return of.Revision < v.revision || v.window.to.Equal(of.EndAt) && v.window.from.Equal(of.BeginAt)
 }
 
 // bucketOf returns the bucket of a user.

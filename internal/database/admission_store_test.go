@@ -60,7 +60,7 @@ func wantEpochState(t *testing.T, d *DB, id int64, want contract.EpochState) {
 // so want does not contain it.
 func sameEpochState(got, want contract.EpochState) bool {
 	v := newVoucher(1, 1)
-	want.BeginAt, want.EndAt = v.BeginAt, v.EndAt
+	want.BeginAt, want.EndAt, want.Revision = v.BeginAt, v.EndAt, v.Revision
 	if want.Arrived == nil {
 		want.Arrived = map[int]int64{}
 	}

@@ -118,8 +118,8 @@ func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, chang
 // epochStateQuery is one statement, so that everything is read at the same moment. The voucher's row has the
 // sequence number of the first bucket. A voucher that is not split has no other bucket.
 var epochStateQuery = `
-	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.admission_generation, v.admission_seq, s.seq, ` +
-	returnedTotal + ", " + arrivedIn("0") + ", " + arrivedIn("s.bucket") + `
+	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.paused, v.revision, v.admission_generation, v.admission_seq, s.seq, ` +
+	returnedTotal + ", " + firstTotal + ", " + arrivedIn("0") + ", " + arrivedIn("s.bucket") + `
 	FROM vouchers v LEFT JOIN admission_seqs s ON s.voucher_id = v.id
 	WHERE v.id = ? AND v.admission_epoch > 0
 	ORDER BY s.bucket`
@@ -129,7 +129,7 @@ func (t *tx) epochState(ctx context.Context, voucherID int64) (s contract.EpochS
 	err = t.readAll(ctx, epochStateQuery, []any{voucherID}, func(rows *sql.Rows) error {
 		var first, arrivedInFirst, arrived int64
 		var other *int64
-		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &s.Generation, &first, &other, &s.Returned, &arrivedInFirst, &arrived); err != nil {
+		if err := rows.Scan(&s.Epoch, &s.Forgotten, &s.Stock, &s.BeginAt, &s.EndAt, &s.Paused, &s.Revision, &s.Generation, &first, &other, &s.Returned, &s.ReturnedToFirst, &arrivedInFirst, &arrived); err != nil {
 			return err
 		}
 		if s.Seq == nil {

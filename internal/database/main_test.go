@@ -62,7 +62,7 @@ func createVoucher(t testing.TB, d *DB, id, stock int64) {
 func newVoucher(id, stock int64) *voucher.Voucher {
 	now := time.Date(2026, 2, 3, 4, 5, 6, 789_012_000, time.UTC)
 	return &voucher.Voucher{
-		ID: id, Title: "100 元代金券 🎫", PriceCents: 8000, ValueCents: 10000, Stock: stock, InitialStock: stock,
+		ID: id, Title: "100 元代金券 🎫", PriceCents: 8000, ValueCents: 10000, Stock: stock, InitialStock: stock, Revision: 1,
 		BeginAt: now, EndAt: now.Add(time.Hour + time.Microsecond), Policy: voucher.DefaultPolicy(), CreatedAt: now,
 	}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // newest is the version of the newest migration.
-const newest = 19
+const newest = 20
 
 // tables lists the tables that the migrations create. SQLite has none for locks and
 // for flushes.

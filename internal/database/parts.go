@@ -3,6 +3,7 @@ package database
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"math/rand/v2"
 
 	"seckill/internal/voucher"
@@ -50,8 +51,8 @@ type origin struct {
 func (t *tx) DecrementRow(_ context.Context, voucherID, row int64) error {
 	t.took = origin{"stock_parts WHERE voucher_id = ? AND part = ?", []any{voucherID, row}}
 	return t.enqueue(write{
-		query: "UPDATE stock_parts SET stock = stock - 1, last_writer = ? WHERE voucher_id = ? AND part = ? AND stock > 0",
-		args:  []any{t.number, voucherID, row},
+		query: "UPDATE stock_parts SET stock = stock - 1, last_writer = ? WHERE voucher_id = ? AND part = ? AND revision " + t.expected() + " AND stock > 0",
+		args:  []any{t.number, voucherID, row, t.revision},
 		check: t.orAnywhere(voucherID),
 	})
 }
@@ -63,8 +64,8 @@ func (t *tx) TakeUnit(_ context.Context, voucherID, from int64) error {
 	if !t.db.batches { // SQLite has one writer, which meets no locked row
 		return t.enqueue(write{
 			query: `DELETE FROM stock_parts WHERE voucher_id = ? AND part =
-				(SELECT part FROM stock_parts WHERE voucher_id = ? AND part >= ? AND stock > 0 ORDER BY part LIMIT 1)`,
-			args:  []any{voucherID, voucherID, from},
+				(SELECT part FROM stock_parts WHERE voucher_id = ? AND part >= ? AND revision ` + t.expected() + ` AND stock > 0 ORDER BY part LIMIT 1)`,
+			args:  []any{voucherID, voucherID, from, t.revision},
 			check: t.orAnywhere(voucherID),
 		})
 	}
@@ -75,9 +76,9 @@ func (t *tx) TakeUnit(_ context.Context, voucherID, from int64) error {
 	t.last = append(t.last, write{query: cleared, args: clear, dependent: cleared, dependentArgs: clear})
 	return t.enqueue(write{
 		query: `SET @unit = NULL; SELECT part INTO @unit FROM stock_parts
-				WHERE voucher_id = ? AND part >= ? AND stock > 0 ORDER BY part LIMIT 1 FOR UPDATE SKIP LOCKED;
+				WHERE voucher_id = ? AND part >= ? AND revision ` + t.expected() + ` AND stock > 0 ORDER BY part LIMIT 1 FOR UPDATE SKIP LOCKED;
 			UPDATE stock_parts SET stock = 0, last_writer = ? WHERE voucher_id = ? AND part = @unit AND stock > 0`,
-		args:  []any{voucherID, from, t.number, voucherID},
+		args:  []any{voucherID, from, t.revision, t.number, voucherID},
 		check: t.orAnywhere(voucherID),
 	})
 }
@@ -94,7 +95,8 @@ func (t *tx) orAnywhere(voucherID int64) func(ctx context.Context, found int64) 
 
 // takeAnywhere takes a unit of a voucher's stock from wherever there is one, within the open transaction. It waits for a row
 // that another transaction has locked, and keeps no lock on one that turns out to be empty. Each repetition means that
-// somebody else has bought. It returns [voucher.ErrSoldOut] if the voucher had nothing left in one look.
+// somebody else has bought. It returns [voucher.ErrSoldOut] if the voucher had nothing left in one look, and
+// [voucher.ErrChanged] if it has another revision: a change writes the revision to each part, see [tx.changeParts].
 func (t *tx) takeAnywhere(ctx context.Context, voucherID int64) error {
 	if err := t.begin(ctx); err != nil {
 		return err
@@ -107,11 +109,12 @@ func (t *tx) takeAnywhere(ctx context.Context, voucherID int64) error {
 		case len(parts) == 0:
 			return voucher.ErrSoldOut
 		}
-		query, args := "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0", []any{voucherID}
+		query, args := "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ?", []any{voucherID}
 		if part := parts[rand.IntN(len(parts))]; part.Valid {
-			query = "UPDATE stock_parts SET stock = stock - 1 WHERE voucher_id = ? AND part = ? AND stock > 0"
+			query = "UPDATE stock_parts SET stock = stock - 1 WHERE voucher_id = ? AND part = ?"
 			args = append(args, part.Int64)
 		}
+		query, args = query+" AND revision "+t.expected()+" AND stock > 0", append(args, t.revision)
 		if found, err := t.run(ctx, query, args...); err != nil || found == 1 {
 			return err
 		}
@@ -124,21 +127,72 @@ const somePartsOnly = 64
 // partsWithStock lists parts in which a voucher has stock, some of them if there are many. NULL is the voucher's own row.
 // It returns [voucher.ErrNotFound] if there is no such voucher.
 func (t *tx) partsWithStock(ctx context.Context, voucherID int64) (parts []sql.NullInt64, err error) {
-	const query = `SELECT NULL AS part, stock FROM vouchers WHERE id = ? UNION ALL
-		SELECT part, stock FROM (SELECT part, stock FROM stock_parts WHERE voucher_id = ? AND stock > 0 LIMIT ?) p`
-	exists := false
+	const query = `SELECT NULL AS part, stock, revision FROM vouchers WHERE id = ? UNION ALL
+		SELECT part, stock, 0 FROM (SELECT part, stock FROM stock_parts WHERE voucher_id = ? AND stock > 0 LIMIT ?) p`
+	exists, changed := false, false
 	err = t.readRows(ctx, query, []any{voucherID, voucherID, somePartsOnly}, func(rows *sql.Rows) error {
 		var part sql.NullInt64
-		var stock int64
-		err := rows.Scan(&part, &stock)
-		exists = exists || !part.Valid
+		var stock, revision int64
+		err := rows.Scan(&part, &stock, &revision)
+		if !part.Valid {
+			exists, changed = true, t.revision != 0 && revision != t.revision
+		}
 		if stock > 0 {
 			parts = append(parts, part)
 		}
 		return err
 	})
-	if err == nil && !exists {
-		err = voucher.ErrNotFound
+	switch {
+	case err != nil:
+		return nil, err
+	case !exists:
+		return nil, voucher.ErrNotFound
+	case changed:
+		return nil, fmt.Errorf("%w: it no longer has revision %d", voucher.ErrChanged, t.revision)
 	}
+	return parts, nil
+}
+
+// lockParts locks all parts of a voucher whose row is locked, and returns those with stock. It waits for the transactions
+// that have taken from them.
+func (t *tx) lockParts(ctx context.Context, v *voucher.Voucher) (parts []partRow, err error) {
+	if v.Parts() == 0 {
+		return nil, nil
+	}
+	query := "SELECT part, stock FROM stock_parts WHERE voucher_id = ? ORDER BY part"
+	if t.db.batches {
+		query += " FOR UPDATE"
+	}
+	err = t.readRows(ctx, query, []any{v.ID}, func(rows *sql.Rows) error {
+		p := partRow{VoucherID: v.ID}
+		err := rows.Scan(&p.Part, &p.Stock)
+		if p.Stock > 0 {
+			parts = append(parts, p)
+		}
+		return err
+	})
 	return parts, err
+}
+
+// changeParts writes a revision to all parts of a voucher, so that a transaction that was decided by an earlier one finds none, and
+// takes n units away from them.
+func (t *tx) changeParts(v *voucher.Voucher, parts []partRow, n int64) error {
+	if v.Parts() == 0 {
+		return nil
+	}
+	for _, p := range parts {
+		if n == 0 {
+			break
+		}
+		some := min(n, p.Stock)
+		n -= some
+		w := write{query: "UPDATE stock_parts SET stock = stock - ? WHERE voucher_id = ? AND part = ?", args: []any{some, v.ID, p.Part}}
+		if v.Policy.Stock == voucher.StockUnits { // a unit without stock would be in the way
+			w = write{query: "DELETE FROM stock_parts WHERE voucher_id = ? AND part = ?", args: []any{v.ID, p.Part}}
+		}
+		if err := t.enqueue(w); err != nil {
+			return err
+		}
+	}
+	return t.enqueue(write{query: "UPDATE stock_parts SET revision = ? WHERE voucher_id = ?", args: []any{v.Revision, v.ID}})
 }

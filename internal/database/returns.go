@@ -15,6 +15,10 @@ import (
 const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns r
 	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
 
+// firstTotal is what was given back to the first bucket of a voucher v in its open epoch.
+const firstTotal = `COALESCE((SELECT r.total FROM admission_returns r
+	WHERE r.voucher_id = v.id AND r.bucket = 0 AND r.epoch = v.admission_epoch), 0)`
+
 // arrivedIn counts the units that a bucket of a voucher v has given back in its open epoch, and that Redis was told of:
 // the total less the orders that wait to be told.
 func arrivedIn(bucket string) string {

@@ -68,6 +68,8 @@ type tx struct {
 	conn *sql.Conn // nil before the first write is sent
 	// number identifies this attempt in vouchers.last_writer; see sendWithCommit.
 	number int64
+	// revision is that which the voucher must have; 0 is any. See [tx.AtRevision].
+	revision int64
 	// pending are the deferred writes. last are those that come after all others.
 	pending, last []write
 	// took is the row from which the transaction takes a unit; the voucher's own row if nothing is said.

@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,19 +32,38 @@ func (t *tx) StockOf(ctx context.Context, voucherID int64) (stock, version int64
 	return stock, version, err
 }
 
+// AtRevision implements [order.Tx].
+func (t *tx) AtRevision(revision int64) { t.revision = revision }
+
+// expected compares a column with the parameter [tx.revision].
+func (t *tx) expected() string {
+	if t.revision == 0 {
+		return "> ?"
+	}
+	return "= ?"
+}
+
+// checkRevision returns [voucher.ErrChanged] if a decrement found no row because the voucher has another revision, and
+// [voucher.ErrNotFound] if there is none.
+func (t *tx) checkRevision(ctx context.Context, voucherID int64) error {
+	var revision int64
+	err := t.readVoucher(ctx, "SELECT revision FROM vouchers WHERE id = ?", voucherID, &revision)
+	if err == nil && t.revision != 0 && revision != t.revision {
+		return fmt.Errorf("%w: from revision %d to %d", voucher.ErrChanged, t.revision, revision)
+	}
+	return err
+}
+
 // Decrement implements [order.Tx].
 func (t *tx) Decrement(_ context.Context, voucherID int64) error {
 	return t.enqueue(write{
-		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ? WHERE id = ? AND stock > 0",
-		args:  []any{t.number, voucherID},
+		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ? WHERE id = ? AND revision " + t.expected() + " AND stock > 0",
+		args:  []any{t.number, voucherID, t.revision},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
 			}
-			if _, _, err := t.StockOf(ctx, voucherID); err != nil {
-				return err
-			}
-			return voucher.ErrSoldOut
+			return cmp.Or(t.checkRevision(ctx, voucherID), voucher.ErrSoldOut)
 		},
 	})
 }
@@ -52,13 +72,13 @@ func (t *tx) Decrement(_ context.Context, voucherID int64) error {
 // [voucher.ErrSoldOut].
 func (t *tx) SetStock(_ context.Context, voucherID, stock int64) error {
 	return t.enqueue(write{
-		query: "UPDATE vouchers SET stock = ?, version = version + 1, last_writer = ? WHERE id = ?",
-		args:  []any{stock, t.number, voucherID},
-		check: func(_ context.Context, found int64) error {
+		query: "UPDATE vouchers SET stock = ?, version = version + 1, last_writer = ? WHERE id = ? AND revision " + t.expected(),
+		args:  []any{stock, t.number, voucherID, t.revision},
+		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
 			}
-			return voucher.ErrNotFound
+			return cmp.Or(t.checkRevision(ctx, voucherID), voucher.ErrNotFound)
 		},
 	})
 }
@@ -67,11 +87,14 @@ func (t *tx) SetStock(_ context.Context, voucherID, stock int64) error {
 func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error {
 	return t.enqueue(write{
 		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?
-			WHERE id = ? AND version = ? AND stock > 0`,
-		args: []any{t.number, voucherID, version},
+			WHERE id = ? AND revision ` + t.expected() + ` AND version = ? AND stock > 0`,
+		args: []any{t.number, voucherID, t.revision, version},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
+			}
+			if err := t.checkRevision(ctx, voucherID); err != nil {
+				return err
 			}
 			switch stock, _, err := t.StockOf(ctx, voucherID); {
 			case err != nil:
@@ -89,11 +112,14 @@ func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error
 func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) error {
 	return t.enqueue(write{
 		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?, fence_token = ?
-			WHERE id = ? AND stock > 0 AND fence_token <= ?`,
-		args: []any{t.number, token, voucherID, token},
+			WHERE id = ? AND revision ` + t.expected() + ` AND stock > 0 AND fence_token <= ?`,
+		args: []any{t.number, token, voucherID, t.revision, token},
 		check: func(ctx context.Context, found int64) error {
 			if found == 1 {
 				return nil
+			}
+			if err := t.checkRevision(ctx, voucherID); err != nil {
+				return err
 			}
 			var newest uint64
 			err := t.readVoucher(ctx, "SELECT fence_token FROM vouchers WHERE id = ?", voucherID, &newest)

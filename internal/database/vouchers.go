@@ -26,7 +26,8 @@ type voucherRow struct {
 	PriceCents, ValueCents int64
 	InitialStock, Stock    int64
 	InParts                int64 `gorm:"->"` // see parts.go; [Vouchers.all] selects it
-	Version                int64
+	Version, Revision      int64
+	Paused                 bool
 	BeginAt, EndAt         time.Time
 	PayWithinS             int64
 	Policy                 string
@@ -47,7 +48,7 @@ func (s *Vouchers) CreateVoucher(ctx context.Context, v *voucher.Voucher) error 
 	}
 	row := voucherRow{
 		ID: v.ID, Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
-		InitialStock: v.InitialStock, Stock: v.Stock, Version: v.Version,
+		InitialStock: v.InitialStock, Stock: v.Stock, Version: v.Version, Revision: max(1, v.Revision), Paused: v.Paused,
 		BeginAt: stamp(v.BeginAt), EndAt: stamp(v.EndAt), PayWithinS: int64(v.PayWithin / time.Second),
 		Policy: string(policy), CreatedAt: stamp(v.CreatedAt),
 		AdmissionCleared: true, // under another flow Redis never has any
@@ -198,7 +199,7 @@ func (r *voucherRow) voucher() (*voucher.Voucher, error) {
 	}
 	return &voucher.Voucher{
 		ID: r.ID, Title: r.Title, PriceCents: r.PriceCents, ValueCents: r.ValueCents,
-		Stock: r.Stock + r.InParts, InitialStock: r.InitialStock, Version: r.Version,
+		Stock: r.Stock + r.InParts, InitialStock: r.InitialStock, Version: r.Version, Revision: r.Revision, Paused: r.Paused,
 		BeginAt: r.BeginAt.UTC(), EndAt: r.EndAt.UTC(), PayWithin: time.Duration(r.PayWithinS) * time.Second,
 		Policy: policy, CreatedAt: r.CreatedAt.UTC(),
 	}, nil

@@ -56,6 +56,7 @@ type reply struct {
 	status      int
 	contentType []string
 	location    string
+	etag        string   // "" for none
 	retryAfter  []string // header value; nil for none
 	body        []byte
 	// page answers instead of the other fields but outcome; nil for none.
@@ -132,6 +133,9 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	}
 	if out.location != "" {
 		h["Location"] = r.headers[1:2:2]
+	}
+	if out.etag != "" {
+		h["Etag"] = []string{out.etag}
 	}
 	if out.replayed {
 		h["Idempotency-Replayed"] = []string{"true"}

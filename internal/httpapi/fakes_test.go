@@ -200,6 +200,7 @@ func newFakeVouchers(ids voucher.IDs, now func() time.Time) *fakeVouchers {
 }
 
 type voucherStore struct {
+	voucher.Changer
 	list   []*voucher.Voucher
 	listed voucher.List // that was asked for last
 	// lose makes the next creation succeed and return an error, and the query for it fail as well.

@@ -85,13 +85,17 @@ type Orders interface {
 	Audit(ctx context.Context, voucherID int64) (order.Audit, error)
 }
 
-// Vouchers creates and returns vouchers. [voucher.Service] implements it.
+// Vouchers creates, changes and returns vouchers. [voucher.Service] implements it.
 type Vouchers interface {
 	// Create is given the id that was reserved for the voucher, or 0. If an earlier attempt has created
 	// a voucher with that id, it returns that one.
 	Create(ctx context.Context, v voucher.Voucher) (*voucher.Voucher, error)
 	Voucher(ctx context.Context, id int64) (*voucher.Voucher, error)
 	Vouchers(ctx context.Context, list voucher.List, limit int) ([]*voucher.Voucher, error)
+	// Change and Delete return nil once nothing is sold any more that the change forbids.
+	Change(ctx context.Context, id int64, c voucher.Change) (*voucher.Voucher, error)
+	Delete(ctx context.Context, id int64, c voucher.Change) error
+	Changes(ctx context.Context, id, before int64, limit int) ([]voucher.Record, error)
 }
 
 // Quota bounds how often each user may do something. admission.Limiter implements it.
@@ -211,11 +215,14 @@ type route struct {
 
 // routes returns the route table.
 func (a *API) routes() []route {
-	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	const get, post, patch, del = http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	return []route{
 		{post, "/api/v1/vouchers", admin, a.createVoucher, nil},
 		{get, "/api/v1/vouchers", anyone, a.listVouchers, nil},
 		{get, "/api/v1/vouchers/:id", anyone, a.showVoucher, nil},
+		{patch, "/api/v1/vouchers/:id", admin, a.changeVoucher, nil},
+		{del, "/api/v1/vouchers/:id", admin, a.deleteVoucher, nil},
+		{get, "/api/v1/vouchers/:id/changes", admin, a.listChanges, nil},
 		// The audit counts every order of a voucher, so only one runs at a time. It must also work after
 		// an outage, so it does not depend on the lock's server.
 		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, &Guard{

@@ -152,7 +152,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"a slash for a separator", call{"POST", "/api/v1/vouchers/1%2Forders", "", []string{user}}, http.StatusNotFound, "not_found", ""},
 		{"no such order", get("/api/v1/orders/99"), http.StatusNotFound, "order_not_found", ""},
 		{"a slash in a lock's key", get("/api/v1/locks/a%2Fb?lock=reentrant"), bad, invalid, "reentrant cannot be asked"},
-		{"a method too many", call{"DELETE", "/api/v1/vouchers/1", "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
+		{"a method too many", call{"PUT", "/api/v1/vouchers/1", "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
 		{"a method of no protocol", call{"BREW", vouchers, "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
 		{"order by GET", get(orders), http.StatusMethodNotAllowed, "method_not_allowed", ""},
 	} {

@@ -184,9 +184,14 @@ func TestOpenAPIExamples(t *testing.T) {
 			for name, example := range operation.RequestBody.Value.Content["application/json"].Examples {
 				body, err := json.Marshal(example.Value.Value)
 				fail.NowIf(t, err)
-				r := newFixture(t, lab)
-				r.vouchers.Admission = true
-				t.Run(name, func(t *testing.T) { r.want(t, call{method, path, string(body), nil}, http.StatusCreated) })
+				r, store := newChanging(t, lab)
+				status := http.StatusCreated
+				if r.vouchers.Admission = true; method == http.MethodPatch {
+					path, status = "/api/v1/vouchers/1", http.StatusOK
+				} else {
+					store.list = nil
+				}
+				t.Run(name, func(t *testing.T) { r.want(t, call{method, path, string(body), []string{"If-Match: *"}}, status) })
 				ran++
 			}
 		}

@@ -94,6 +94,7 @@ func table() []*problem {
 		{conflict, "sale_ended", "The sale has ended", is(voucher.ErrEnded), effectFinal, routine, nil},
 		// Not final: a button that is pressed too early, and again in time, may send the same key.
 		{conflict, "sale_not_started", "The sale has not started yet", is(voucher.ErrNotStarted), effectNone, routine, nil},
+		{conflict, "sale_paused", "The sale is paused", is(voucher.ErrPaused), effectNone, routine, nil},
 		{http.StatusServiceUnavailable, "unavailable", "The service cannot answer at the moment", is(
 			order.ErrUnavailable, order.ErrPaymentUnavailable, lock.ErrUnavailable, lock.ErrNotConfigured, lock.ErrUnknown,
 			lock.ErrLost, lock.ErrExpired, lock.ErrNotHeld, lock.ErrReleased,
@@ -101,7 +102,7 @@ func table() []*problem {
 			context.DeadlineExceeded, context.Canceled,
 		), effectUnknown, retry, nil},
 		{conflict, "busy", "Another request is in the way; try again", is(
-			order.ErrBusy, order.ErrConflict, order.ErrStale, lock.ErrNotAcquired, errInProgress,
+			order.ErrBusy, order.ErrConflict, voucher.ErrChanged, voucher.ErrNotDrained, order.ErrStale, lock.ErrNotAcquired, errInProgress,
 		), effectNone, retry | routine, nil},
 		// The same code, but nothing was done for certain, and overload must not fill the log.
 		{http.StatusServiceUnavailable, "unavailable", "Too many orders are on their way; try again", is(order.ErrOverloaded), effectNone, retry | routine, nil},
@@ -119,6 +120,11 @@ func table() []*problem {
 		// The log says what is wrong with the answer.
 		{http.StatusBadGateway, "payment_unusable", "The payment provider's answer cannot be used; the order can still be paid until its time is over",
 			is(order.ErrPaymentUnusable), effectNone, 0, nil},
+		{http.StatusPreconditionFailed, "precondition_failed", "The voucher was changed meanwhile; read it again", is(voucher.ErrRevision), effectNone, showDetail, nil},
+		{http.StatusPreconditionRequired, "precondition_required", "A change says for which voucher it is meant", is(errUnconditional), effectNone, showDetail, nil},
+		{conflict, "sale_begun", "The sale has begun", is(voucher.ErrBegun), effectNone, showDetail, nil},
+		{conflict, "not_enough_stock", "Not enough units are unsold", is(voucher.ErrTooFew), effectNone, showDetail, nil},
+		{conflict, "has_orders", "The voucher has orders", is(voucher.ErrHasOrders), effectNone, 0, nil},
 		{bad, "invalid_request", "The request is not valid", is(errInvalid, voucher.ErrInvalid, payment.ErrMalformed), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "Who are you?", is(errUnauthenticated), effectNone, showDetail, nil},
 		{unauthorized, "unauthenticated", "The webhook is not accepted", is(payment.ErrForged, payment.ErrStale), effectNone, closeConnection, nil},

@@ -21,7 +21,7 @@ func TestShapes(t *testing.T) {
 		{ID: 7, VoucherID: 3, UserID: 42, Status: order.Pending}, // accepted, and the gate does not know since when
 	}
 	r.orders.audit = order.Audit{InitialStock: 100, Stock: 10, Orders: 91, DistinctUsers: 90, Pending: 2}
-	const voucherShape = `{"id":"1001","title":"Two coffees","price_cents":0,"value_cents":0,"stock":100,"initial_stock":100,` +
+	const voucherShape = `{"id":"1001","title":"Two coffees","price_cents":0,"value_cents":0,"stock":100,"initial_stock":100,"paused":false,"revision":1,` +
 		`"begin_at":"2030-01-01T00:00:00Z","end_at":"2030-12-31T16:00:00Z",` +
 		`"policy":{"flow":"locked","lock":"reentrant","scope":"user","placement":"around-tx","stock":"conditional","unique":true,"lock_ttl_ms":0,"lock_wait_ms":0},` +
 		`"created_at":"2030-01-02T03:04:05Z"}`
@@ -61,7 +61,7 @@ func TestPages(t *testing.T) {
 	r := newFixture(t, lab)
 	for i := range 7 {
 		r.vouchers.store.list = append(r.vouchers.store.list, &voucher.Voucher{
-			ID: int64(i + 1), BeginAt: start(), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
+			ID: int64(i + 1), BeginAt: start(), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(), Revision: 1,
 		})
 	}
 	var ids []string
@@ -90,7 +90,7 @@ func TestListsOfVouchers(t *testing.T) {
 	r := newFixture(t, lab)
 	for id := range int64(3) {
 		r.vouchers.store.list = append(r.vouchers.store.list, &voucher.Voucher{
-			ID: id + 1, BeginAt: start(), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(),
+			ID: id + 1, BeginAt: start(), EndAt: start().Add(time.Hour), Policy: voucher.DefaultPolicy(), Revision: 1,
 		})
 	}
 	for query, want := range map[string]struct {

@@ -17,6 +17,8 @@ type voucherJSON struct {
 	ValueCents   int64          `json:"value_cents"`
 	Stock        int64          `json:"stock"`
 	InitialStock int64          `json:"initial_stock"`
+	Paused       bool           `json:"paused"`
+	Revision     int64          `json:"revision"`
 	BeginAt      time.Time      `json:"begin_at"`
 	EndAt        time.Time      `json:"end_at"`
 	PayWithinS   int64          `json:"pay_within_s,omitempty"`
@@ -27,7 +29,7 @@ type voucherJSON struct {
 func newVoucherJSON(v *voucher.Voucher) voucherJSON {
 	return voucherJSON{
 		ID: formatID(v.ID), Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
-		Stock: v.Stock, InitialStock: v.InitialStock, BeginAt: v.BeginAt.UTC(), EndAt: v.EndAt.UTC(),
+		Stock: v.Stock, InitialStock: v.InitialStock, Paused: v.Paused, Revision: v.Revision, BeginAt: v.BeginAt.UTC(), EndAt: v.EndAt.UTC(),
 		PayWithinS: int64(v.PayWithin / time.Second), Policy: v.Policy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
@@ -64,7 +66,9 @@ func (a *API) showVoucher(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return cachedReply(a, &a.rendered.vouchers, id, v, func() any { return newVoucherJSON(v) })
+	out, err := cachedReply(a, &a.rendered.vouchers, id, v, func() any { return newVoucherJSON(v) })
+	out.etag = etagOf(v)
+	return out, err
 }
 
 // decodeVoucher reads a new voucher. Missing members have their defaults. The domain validates the values.

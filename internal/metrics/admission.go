@@ -79,7 +79,7 @@ func NewAdmission(registry prometheus.Registerer) (*Admission, error) {
 		err     error
 	}{
 		{"accepted", nil}, {"sold_out", voucher.ErrSoldOut}, {"already_ordered", order.ErrAlreadyOrdered},
-		{"sale_not_started", voucher.ErrNotStarted}, {"sale_ended", voucher.ErrEnded},
+		{"sale_not_started", voucher.ErrNotStarted}, {"sale_ended", voucher.ErrEnded}, {"sale_paused", voucher.ErrPaused},
 		{"overloaded", order.ErrOverloaded}, {"unavailable", order.ErrUnavailable},
 		{"gave_up", context.Canceled}, {"gave_up", context.DeadlineExceeded},
 	} {

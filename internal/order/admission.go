@@ -52,10 +52,10 @@ func (s *Service) placeAdmitted(ctx context.Context, v *voucher.Voucher, req Req
 }
 
 // mayBeRepeated reports whether a refused request may be that of a user whose order is placed. The gate knows an earlier
-// order whenever it asks Redis. But it knows without asking that a sale is over or sold out, and then the user may have
+// order whenever it asks Redis. But it knows without asking that a sale is over, paused or sold out, and then the user may have
 // been the one who was in time.
 func (r Request) mayBeRepeated(refused error) bool {
-	return r.Key != 0 && (errors.Is(refused, voucher.ErrSoldOut) || errors.Is(refused, voucher.ErrEnded))
+	return r.Key != 0 && (errors.Is(refused, voucher.ErrSoldOut) || errors.Is(refused, voucher.ErrEnded) || errors.Is(refused, voucher.ErrPaused))
 }
 
 // placedEarlier returns the order that the user has placed under the request's key. If there is none, it

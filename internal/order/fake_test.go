@@ -39,6 +39,7 @@ type fakeStore struct {
 	before     func() // called before a transaction begins
 	collisions int    // how many times Transact still rolls back and repeats its closure
 	committed  bool   // it has committed before it repeats
+	revision   int64  // of the voucher
 	phantom    bool   // a row that nobody can read is in the way of every insert
 }
 
@@ -134,9 +135,12 @@ func (m *fakeStore) PlaceGrouped(ctx context.Context, o order.Order) (attempts i
 func (m *fakeStore) Audit(context.Context, int64) (order.Audit, error) { return m.audit, nil }
 
 type fakeTx struct {
-	m      *fakeStore
-	writes []func()
+	m        *fakeStore
+	writes   []func()
+	revision int64
 }
+
+func (t *fakeTx) AtRevision(revision int64) { t.revision = revision }
 
 func (t *fakeTx) write(name string, fn func()) {
 	t.m.add("%s", name)
@@ -161,6 +165,9 @@ func (t *fakeTx) StockOf(context.Context, int64) (stock, version int64, err erro
 }
 
 func (t *fakeTx) Decrement(context.Context, int64) error {
+	if t.m.revision != t.revision {
+		return voucher.ErrChanged
+	}
 	if t.m.stock <= 0 {
 		return voucher.ErrSoldOut
 	}
@@ -252,6 +259,7 @@ type fakeVouchers struct {
 	v       voucher.Voucher
 	before  func() // called before the voucher is loaded
 	err     error
+	newer   func(old *voucher.Voucher) (*voucher.Voucher, error)
 	soldOut atomic.Int64
 }
 
@@ -263,6 +271,13 @@ func (c *fakeVouchers) Voucher(_ context.Context, id int64) (*voucher.Voucher, e
 		return nil, voucher.ErrNotFound
 	}
 	return &c.v, c.err
+}
+
+func (c *fakeVouchers) Newer(_ context.Context, old *voucher.Voucher) (*voucher.Voucher, error) {
+	if c.newer == nil {
+		return nil, voucher.ErrBusy
+	}
+	return c.newer(old)
 }
 
 func (c *fakeVouchers) SoldOut(int64) { c.soldOut.Add(1) }

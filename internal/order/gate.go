@@ -53,7 +53,7 @@ type Gate interface {
 	// Admit decides about o, whose ID and Key are the request's. It returns nil if the order is accepted,
 	// now or by an earlier call. If the user's order was accepted under the same key, but with another ID,
 	// it returns a [*RepeatedError]. Otherwise it returns [voucher.ErrNotStarted], [voucher.ErrEnded],
-	// [voucher.ErrSoldOut], [ErrAlreadyOrdered], [ErrOverloaded], the context's error if nothing was
+	// [voucher.ErrPaused], [voucher.ErrSoldOut], [ErrAlreadyOrdered], [ErrOverloaded], the context's error if nothing was
 	// decided, or [ErrUnavailable] if admission is closed or the outcome is unknown.
 	Admit(ctx context.Context, v *voucher.Voucher, o Order) error
 	// Lookup returns, as Pending, an order of the user that was accepted before the call and is not in

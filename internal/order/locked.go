@@ -111,6 +111,7 @@ func (p *lockedOrder) decrementAndInsert(ctx context.Context, tx Tx, lease lock.
 	if err := p.checkOnePerUser(ctx, tx); err != nil {
 		return err
 	}
+	tx.AtRevision(p.voucher.Revision)
 	decrement, err := p.prepareDecrement(ctx, tx, lease)
 	if err != nil {
 		return err

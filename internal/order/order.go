@@ -160,6 +160,10 @@ type Tx interface {
 	// Flush sends the deferred writes.
 	Flush(ctx context.Context) error
 
+	// AtRevision has the decrements that follow fail with [voucher.ErrChanged] unless the voucher has that revision. So
+	// nothing is sold by what an administrator has changed.
+	AtRevision(revision int64)
+
 	// Six ways to decrement the stock by one. They return [voucher.ErrNotFound] if there is no such
 	// voucher.
 
@@ -202,4 +206,6 @@ type Vouchers interface {
 	Voucher(ctx context.Context, id int64) (*voucher.Voucher, error)
 	// SoldOut records that the store has just been seen without stock.
 	SoldOut(id int64)
+	// Newer returns the voucher that the store was just seen with another revision of, or [voucher.ErrBusy].
+	Newer(ctx context.Context, old *voucher.Voucher) (*voucher.Voucher, error)
 }

@@ -95,6 +95,14 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if v.Policy.Flow == voucher.FlowAdmission {
 		return s.placeAdmitted(ctx, v, req)
 	}
+	return s.placeUnderLock(ctx, v, req)
+}
+
+// maxChanges is how often an order is placed again because an administrator has changed the voucher meanwhile.
+const maxChanges = 3
+
+// placeUnderLock places an order under the locked flow. The voucher may be out of date: the transaction finds that out.
+func (s *Service) placeUnderLock(ctx context.Context, v *voucher.Voucher, req Request) (Order, error) {
 	if err := s.onSale(v); err != nil {
 		return s.resolveFailure(ctx, req, req.ID, req.Resumed, err)
 	}
@@ -105,7 +113,22 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if v.AsksForPayment() {
 		o.Status, o.AmountCents = Unpaid, v.PriceCents
 	}
-	placed, repeated, err := s.placeLocked(ctx, v, o)
+	var placed Order
+	var repeated bool
+	for changes := 1; ; changes++ {
+		var again bool
+		placed, again, err = s.placeLocked(ctx, v, o)
+		repeated = repeated || again
+		if !errors.Is(err, voucher.ErrChanged) || changes > maxChanges {
+			break
+		}
+		if v, err = s.vouchers.Newer(ctx, v); err == nil {
+			err = s.onSale(v)
+		}
+		if err != nil {
+			return s.resolveFailure(ctx, req, o.ID, req.Resumed || repeated, err)
+		}
+	}
 	if errors.Is(err, voucher.ErrSoldOut) {
 		s.vouchers.SoldOut(v.ID)
 	}

@@ -412,3 +412,35 @@ func TestSeededFaultHitsTheSameBuyers(t *testing.T) {
 		t.Errorf("%d of 50 are hit", hits)
 	}
 }
+
+// An order that was decided by what an administrator has changed meanwhile is decided again, by what the voucher is now. If
+// the new revision cannot be had, nothing was sold, and the buyer tries again.
+func TestOrderWhileTheVoucherIsChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		now  func(v voucher.Voucher) voucher.Voucher
+		err  error
+		want error
+	}{
+		"renamed":  {now: func(v voucher.Voucher) voucher.Voucher { v.Title = "another"; return v }},
+		"paused":   {now: func(v voucher.Voucher) voucher.Voucher { v.Paused = true; return v }, want: voucher.ErrPaused},
+		"ended":    {now: func(v voucher.Voucher) voucher.Voucher { v.EndAt = v.BeginAt; return v }, want: voucher.ErrEnded},
+		"not read": {err: voucher.ErrBusy, want: voucher.ErrBusy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.store.revision = 2
+			f.vouchers.newer = func(old *voucher.Voucher) (*voucher.Voucher, error) {
+				if test.err != nil {
+					return nil, test.err
+				}
+				v := test.now(*old)
+				v.Revision = 2
+				return &v, nil
+			}
+			o, err := f.order(t)
+			if !errors.Is(err, test.want) || (err == nil) != (len(f.store.orders) == 1) || err == nil && o.Status != order.Confirmed {
+				t.Errorf("%+v, %v, want %v; stored %+v", o, err, test.want, f.store.orders)
+			}
+		})
+	}
+}

@@ -150,7 +150,7 @@ func background(stores *stores, guard *rediswatch.Guard, money *payments, log *s
 func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow) preparedVouchers {
 	return preparedVouchers{admission: admission, Service: &voucher.Service{
 		Cache: voucher.NewCache(stores.db.Vouchers(), 0, time.Now), Store: stores.db.Vouchers(),
-		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
+		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Gate: admission.gate, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
 	}}
 }
 

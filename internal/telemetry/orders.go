@@ -51,7 +51,7 @@ func outcomeOf(err error) (outcome string, decided bool) {
 		decided bool
 	}{
 		{nil, "accepted", true}, {voucher.ErrSoldOut, "sold_out", true}, {order.ErrAlreadyOrdered, "already_ordered", true},
-		{voucher.ErrNotStarted, "sale_not_started", true}, {voucher.ErrEnded, "sale_ended", true},
+		{voucher.ErrNotStarted, "sale_not_started", true}, {voucher.ErrEnded, "sale_ended", true}, {voucher.ErrPaused, "sale_paused", true},
 		{order.ErrOverloaded, "overloaded", false}, {order.ErrUnavailable, "unavailable", false},
 		{context.Canceled, "gave_up", false}, {context.DeadlineExceeded, "gave_up", false},
 	} {

@@ -10,9 +10,8 @@ import (
 // Bounds of a [Cache].
 const (
 	// DefaultCacheTTL is how old a cached stock may be before it is loaded again. Price and policy never change.
-	// The stock does, and the store decides what is sold. So a stale entry can at worst send a buyer to the store
-	// in vain, or refuse one for this long after stock came back. The end of a sale may be moved in the database
-	// (ADR 13), and counts this much later.
+	// The stock does, and what an administrator changes; the store decides what is sold. So a stale entry can at worst send
+	// a buyer to the store in vain, or refuse one for this long after stock came back, or the sale was resumed or extended.
 	//
 	// While the store is down, vouchers stay as they are: operations that need the store fail by themselves,
 	// and admission, which does not need it, continues. That there is no voucher is not said for longer.
@@ -164,19 +163,47 @@ func (c *Cache) mayRefresh(seen *snapshot[[]*Voucher], now time.Time) bool {
 	return true
 }
 
-// Created adds a voucher that was just stored. Every later call returns it.
-func (c *Cache) Created(v *Voucher) {
-	created := *v
+// Stored adds a voucher that was just created or changed. Every later call returns it.
+func (c *Cache) Stored(v *Voucher) {
+	stored := *v
 	e := c.entry(v.ID)
 	if e == nil {
 		e = c.add(v.ID)
 	}
-	e.put(&snapshot[*Voucher]{value: &created, at: c.now()})
+	e.put(&snapshot[*Voucher]{value: &stored, at: c.now()})
 	c.keep(e)
+	c.dropPages()
+}
+
+// Deleted removes a voucher that was just deleted.
+func (c *Cache) Deleted(id int64) {
+	if e := c.entry(id); e != nil {
+		e.put(&snapshot[*Voucher]{err: ErrNotFound, at: c.now()})
+	}
+	c.dropPages()
+}
+
+// dropPages has all pages loaded again. A load that is still running stores its result in a slot that is no longer used.
+func (c *Cache) dropPages() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A load that is still running stores its result in a slot that is no longer used.
 	c.pages = make(map[List]*slot[[]*Voucher])
+}
+
+// Newer returns a voucher that the store has just been seen with another revision of. If the store does not answer with
+// another one in time, the error is [ErrBusy].
+func (c *Cache) Newer(ctx context.Context, old *Voucher) (*Voucher, error) {
+	for range 2 { // a load that runs may have begun before the change
+		if e := c.entry(old.ID); e != nil {
+			if seen := e.seen.Load(); seen.hasValue() && seen.value.Revision == old.Revision {
+				e.seen.CompareAndSwap(seen, &snapshot[*Voucher]{value: seen.value})
+			}
+		}
+		if v, err := c.Read(ctx, old.ID); err != nil || v.Revision != old.Revision {
+			return v, err
+		}
+	}
+	return nil, ErrBusy
 }
 
 // SoldOut records that the store has just been seen without stock.

@@ -160,7 +160,7 @@ func TestCacheRefreshesAreBounded(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		const vouchers = 500
 		for id := range int64(vouchers) {
-			cache.Created(&voucher.Voucher{ID: 1000 + id})
+			cache.Stored(&voucher.Voucher{ID: 1000 + id})
 		}
 		const seconds = 2
 		for i := range int64(seconds * 10) {
@@ -243,7 +243,7 @@ func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
 				go func() { defer close(early); _, _ = cache.Read(t.Context(), id) }()
 				synctest.Wait()
 				simulate.Sleep(10 * time.Millisecond)
-				cache.Created(&voucher.Voucher{ID: id, Stock: 9})
+				cache.Stored(&voucher.Voucher{ID: id, Stock: 9})
 				store.created.Add(1)
 				for range 2 {
 					wantStock(t, cache.Read, id, 9)

@@ -31,6 +31,8 @@ type Service struct {
 	// Lab allows policies that are not safe.
 	Lab bool
 	Now func() time.Time
+	// Gate sells vouchers under the admission flow; nil if the server does not support it.
+	Gate Gate
 	// Cache serves reads; without it each read asks the store.
 	Cache *Cache
 }
@@ -71,7 +73,7 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 		}
 		v.ID = id
 	}
-	v.Stock, v.Version = v.InitialStock, 0
+	v.Stock, v.Version, v.Revision = v.InitialStock, 0, 1
 	if err := s.Store.CreateVoucher(ctx, &v); err != nil {
 		// It may exist all the same: the reply was lost, or an earlier attempt with the same ID was still
 		// running.
@@ -85,10 +87,10 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	return &v, nil
 }
 
-// cache stores a new voucher in the cache, so that the next read returns it.
+// cache stores a voucher that was created or changed in the cache, so that the next read returns it.
 func (s *Service) cache(v *Voucher) {
 	if s.Cache != nil {
-		s.Cache.Created(v)
+		s.Cache.Stored(v)
 	}
 }
 

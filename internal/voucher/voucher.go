@@ -14,6 +14,7 @@ var (
 	ErrNotStarted = errors.New("voucher: sale has not started")
 	ErrEnded      = errors.New("voucher: sale has ended")
 	ErrSoldOut    = errors.New("voucher: sold out")
+	ErrPaused     = errors.New("voucher: sale is paused")
 	ErrInvalid    = errors.New("voucher: invalid")
 	// ErrBusy says that too many requests ask for what is not cached. The store was not asked.
 	ErrBusy = errors.New("voucher: too many requests for vouchers that are not cached")
@@ -31,6 +32,10 @@ type Voucher struct {
 	Stock, InitialStock int64
 	// Version counts the writes to the stock, for optimistic concurrency.
 	Version int64
+	// Revision counts the changes that administrators made; it begins with 1.
+	Revision int64
+	// Paused says that nothing is sold at the moment.
+	Paused bool
 	// The sale window is half open: BeginAt ≤ now < EndAt.
 	BeginAt, EndAt time.Time
 	// PayWithin is how long a buyer has to pay, in whole seconds. 0: the voucher asks for no payment, and an
@@ -122,20 +127,23 @@ func (v *Voucher) validatePayment() error {
 // StockKey is the key of the lock that guards the whole voucher, under [ScopeVoucher].
 func (v *Voucher) StockKey() string { return "stock:" + strconv.FormatInt(v.ID, 10) }
 
-// OnSale returns nil if the voucher can be bought at a time, [ErrNotStarted] before BeginAt, and [ErrEnded]
-// from EndAt on.
+// OnSale returns nil if the voucher can be bought at a time, [ErrNotStarted] before BeginAt, [ErrEnded] from EndAt on, and
+// [ErrPaused] in between if the sale is paused.
 func (v *Voucher) OnSale(now time.Time) error {
 	switch {
 	case now.Before(v.BeginAt):
 		return ErrNotStarted
 	case !now.Before(v.EndAt):
 		return ErrEnded
+	case v.Paused:
+		return ErrPaused
 	}
 	return nil
 }
 
 // Store stores vouchers.
 type Store interface {
+	Changer
 	// CreateVoucher stores v as given, including its ID.
 	CreateVoucher(ctx context.Context, v *Voucher) error
 	// Voucher returns the voucher with its current stock, or [ErrNotFound].

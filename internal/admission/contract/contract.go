@@ -51,11 +51,16 @@ type EpochState struct {
 	// Stock is the database's remaining stock. Returned is what orders have given back since the latest even
 	// epoch was opened: Stock has it, and the gate's stock has it once it arrived there.
 	Stock, Returned int64
+	// ReturnedToFirst is what was given back to the first bucket in the open epoch, with what an administrator has added.
+	ReturnedToFirst int64
 	// Arrived is how much of what was given back in this epoch the gate was told of, by bucket; a bucket that was told
 	// of nothing is missing. A gate that has less has lost data.
 	Arrived map[int]int64
 	// BeginAt and EndAt are the sale's window.
 	BeginAt, EndAt time.Time
+	// Paused says that nothing is sold at the moment. Revision counts the changes of the window and of it, among others.
+	Paused   bool
+	Revision int64
 	// Generation is that of the pair of database and gate under which the voucher was closed or opened last.
 	Generation int64
 	// Forgotten says that the gate's data of the voucher was removed under Epoch, which is closed,

@@ -112,6 +112,7 @@ const (
 	AlreadyOrdered   Outcome = 'o' // the user has another order
 	NotStarted       Outcome = 'b'
 	Ended            Outcome = 'e'
+	Paused           Outcome = 'p'
 	SoldOut          Outcome = 's'
 	Overloaded       Outcome = 'w' // too many orders are pending
 )

@@ -18,7 +18,7 @@
 -- ARGV[10…] user, order, user, order ...
 --
 -- An order is its id or, if its request has an idempotency key, the id, a colon and the key. A 0 precedes
--- an order that takes a unit again because its money came late: the sale's window does not concern it.
+-- an order that takes a unit again because its money came late: the sale's window and a pause do not concern it.
 --
 -- Replies  {verdict, now, seq, stock, back, outcomes, earlier}
 --            verdict   0 decided
@@ -34,6 +34,7 @@
 --                        o  the user has another order
 --                        b  the sale has not begun
 --                        e  the sale has ended
+--                        p  the sale is paused
 --                        s  sold out
 --                        w  wait: too many orders are pending
 --            earlier   the ids of the orders of all k, separated by spaces
@@ -44,7 +45,7 @@ local trace, perEntry = ARGV[8], tonumber(ARGV[9])
 
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
-local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end', 'extra', 'busy')
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'stock', 'back', 'begin', 'end', 'extra', 'busy', 'paused')
 if known[1] ~= epoch or not known[3] then
   return {1, now}
 end
@@ -79,6 +80,8 @@ if now < tonumber(known[5]) then
   refusal = 'b'
 elseif now >= tonumber(known[6]) then
   refusal = 'e'
+elseif known[9] == '1' then
+  refusal = 'p'
 end
 
 -- earlierUnderKey returns the id of the order that a user has, if it has the key of the given one.

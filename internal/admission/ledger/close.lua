@@ -15,5 +15,8 @@ local epoch = tonumber(known[1] or -1)
 if epoch > tonumber(ARGV[1]) and epoch <= 4503599627370496 then -- see MaxNumber
   return epoch
 end
+if epoch ~= tonumber(ARGV[1]) then -- the revision of an earlier epoch says nothing: the database may have older data
+  redis.call('HSET', KEYS[1], 'rev', 0)
+end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'gen', ARGV[2])
 return tonumber(ARGV[1])

@@ -10,7 +10,7 @@
 // one script can enforce one order per user.
 //
 //	key                       type    holds
-//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, busy, gen, begin, end, to:N, from:N
+//	adm:{voucher}             hash    epoch, seq, stock, back, ret, extra, busy, gen, begin, end, paused, rev, to:N, from:N
 //	adm:{voucher}:users       hash    user -> accepted order
 //	adm:{voucher}:users:E     hash    the users being prepared for epoch E
 //	adm:{voucher}:orders      stream  accepted orders that are not persisted yet
@@ -56,6 +56,7 @@
 //	state.lua           [Ledger.State]              read a bucket
 //	close.lua           [Ledger.Close]              accept nothing until the next epoch
 //	open.lua            [Ledger.Open]               accept orders under an epoch
+//	window.lua          [Ledger.SetWindow]          set when it sells
 //	give.lua, take.lua  [Ledger.Give], [Ledger.Take]  move stock between buckets
 //	return.lua          [Ledger.Return]             take back the stock of orders
 //	replicate.lua       [Ledger.Replicate]          wait until replicas have an order
@@ -83,5 +84,5 @@
 // them: a total for each bucket and epoch. return.lua adds what has not arrived yet to the stock and sets
 // ret to the same total, as take.lua does. So it may be repeated, and a call that is lost is made up for by
 // the next one. A bucket that is opened begins with ret 0, and with a stock that has all that was given back
-// before.
+// before. Units that an administrator adds are counted, and arrive, as if the first bucket got them back.
 package ledger

@@ -15,6 +15,8 @@ var (
 	closeSource string
 	//go:embed open.lua
 	openSource string
+	//go:embed window.lua
+	windowSource string
 	//go:embed remove.lua
 	removeSource string
 )
@@ -63,15 +65,37 @@ type Opening struct {
 	Seq, Stock int64
 	// Users is how many users were prepared.
 	Users int64
-	// Begin and End are the sale's window, in ms of the server's clock.
+	Window
+}
+
+// Window is when a voucher is sold.
+type Window struct {
+	// Begin and End are in ms of the server's clock.
 	Begin, End int64
+	Paused     bool
+	// Revision is that of the voucher that has this window.
+	Revision int64
+}
+
+func (w *Window) paused() int {
+	if w.Paused {
+		return 1
+	}
+	return 0
+}
+
+// SetWindow sets when a bucket sells, unless the bucket was told of a later revision. Where replicas are waited for, they
+// have it when SetWindow returns.
+func (l *Ledger) SetWindow(ctx context.Context, keys Keys, w Window) error {
+	_, err := number(l.runAcknowledged(ctx, l.scripts.window, []any{"", "", 1, keys.Meta, w.Revision, w.Begin, w.End, w.paused(), l.generation()}))
+	return err
 }
 
 // Open opens a bucket with the users that were prepared, and reports whether it did.
 func (l *Ledger) Open(ctx context.Context, keys Keys, o Opening) (bool, error) {
 	n, err := number(l.run(ctx, l.scripts.open, []any{
 		"", "", 3, keys.Meta, keys.Users, keys.PreparedUsers(o.Epoch),
-		o.Epoch, o.Epoch - 1, o.Seq, o.Stock, o.Begin, o.End, o.Users, l.generation(),
+		o.Epoch, o.Epoch - 1, o.Seq, o.Stock, o.Begin, o.End, o.Users, l.generation(), o.paused(), o.Revision,
 	}))
 	return n == 1, err
 }

@@ -89,6 +89,9 @@ const (
 	// FieldBegin and FieldEnd are the sale's window, in ms of Redis' clock.
 	FieldBegin = "begin"
 	FieldEnd   = "end"
+	// FieldPaused is 1 while the sale is paused, and FieldRevision the voucher's revision that says so.
+	FieldPaused   = "paused"
+	FieldRevision = "rev"
 )
 
 // The totals of what buckets gave each other are fields of Meta too: these prefixes and the

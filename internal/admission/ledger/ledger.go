@@ -43,14 +43,14 @@ type Ledger struct {
 }
 
 type scripts struct {
-	admit, state, close, open, give, take, giveBack, replicate, replicateAll, remove *redisscript.Script
+	admit, state, close, open, window, give, take, giveBack, replicate, replicateAll, remove *redisscript.Script
 }
 
 // New returns a ledger on a client.
 func New(client Client, options Options) *Ledger {
 	return &Ledger{client: client, options: options, scripts: scripts{
 		admit: redisscript.New(admitSource), state: redisscript.New(stateSource),
-		close: redisscript.New(closeSource), open: redisscript.New(openSource),
+		close: redisscript.New(closeSource), open: redisscript.New(openSource), window: redisscript.New(windowSource),
 		give: redisscript.New(giveSource), take: redisscript.New(takeSource), giveBack: redisscript.New(returnSource),
 		replicate: redisscript.New(replicateSource), replicateAll: redisscript.New(replicateAllSource), remove: redisscript.New(removeSource),
 	}}

@@ -11,13 +11,16 @@
 -- ARGV[5]  begin and ARGV[6] end of the sale, in ms of this server's clock
 -- ARGV[7]  how many users were prepared
 -- ARGV[8]  the generation of the pair of database and Redis
+-- ARGV[9]  1 if the sale is paused, otherwise 0
+-- ARGV[10] the revision of the voucher that has this window
 --
 -- Replies  1 opened
---          0 not opened: the bucket is not closed under that epoch any more, or some of the
---            prepared users are missing, because a replica took over or the clock jumped
+--          0 not opened: the bucket is not closed under that epoch any more, or was told of a
+--            later revision meanwhile, or some of the prepared users are missing, because a
+--            replica took over or the clock jumped
 local voucher, users, fresh = KEYS[1], KEYS[2], KEYS[3]
-local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'extra')
-if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then
+local known = redis.call('HMGET', voucher, 'epoch', 'seq', 'extra', 'rev')
+if known[1] ~= ARGV[2] or tonumber(known[4] or 0) > tonumber(ARGV[10]) or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then
   return 0
 end
 local seq = ARGV[3]
@@ -30,5 +33,5 @@ if redis.call('EXISTS', fresh) == 1 then
   redis.call('PERSIST', users)
 end
 redis.call('DEL', voucher) -- with its transfers and all else that belongs to earlier epochs
-redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6], 'extra', known[3] or '0', 'gen', ARGV[8])
+redis.call('HSET', voucher, 'epoch', ARGV[1], 'seq', seq, 'stock', ARGV[4], 'back', '0', 'begin', ARGV[5], 'end', ARGV[6], 'extra', known[3] or '0', 'gen', ARGV[8], 'paused', ARGV[9], 'rev', ARGV[10])
 return 1

@@ -21,6 +21,8 @@ type State struct {
 	Epoch, Seq, Stock, Returned int64
 	// Begin and End are the sale's window, in ms of the server's clock.
 	Begin, End int64
+	// Paused says that the sale is paused.
+	Paused bool
 	// Arrived is the total of the stock that orders gave back in the database, as far as it has arrived.
 	Arrived int64
 	// Generation is that of the pair of database and Redis under which the bucket was closed or opened last.
@@ -86,12 +88,12 @@ func (l *Ledger) State(ctx context.Context, keys Keys) State {
 
 func parseState(reply []any) State {
 	n := numbers(reply)
-	if len(n) != 12 || len(reply) != 14 {
+	if len(n) != 13 || len(reply) != 15 {
 		return State{Err: unexpected(reply)}
 	}
 	return State{
 		Now: n[0], Pending: n[1], Dead: n[2], Epoch: n[3], Seq: n[4], Stock: n[5], Returned: n[6], Begin: n[7], End: n[8], Arrived: n[9], Torn: n[10] == 1,
-		Generation: n[11], To: totals(reply[12]), From: totals(reply[13]),
+		Generation: n[11], Paused: n[12] == 1, To: totals(reply[13]), From: totals(reply[14]),
 	}
 }
 

@@ -4,11 +4,11 @@
 -- KEYS[2]  its accepted orders: a stream
 -- KEYS[3]  its dead letters: a stream
 --
--- Replies  {now, pending, dead, epoch, seq, stock, back, begin, end, ret, busy, gen, to, from}
+-- Replies  {now, pending, dead, epoch, seq, stock, back, begin, end, ret, busy, gen, paused, to, from}
 --            now      in ms of this server's clock
 --            pending  how many accepted orders are not persisted yet
 --            dead     how many dead letters there are
---            epoch…   the fields of the hash, -1 for one that is missing, 0 for ret, busy and gen
+--            epoch…   the fields of the hash, -1 for one that is missing, 0 for ret, busy, gen and paused
 --            to       bucket, the total that this bucket gave to it, bucket …
 --            from     bucket, the total that arrived from it, bucket …
 local clock = redis.call('TIME')
@@ -32,5 +32,5 @@ end
 return {
   clock[1] * 1000 + math.floor(clock[2] / 1000), pending, redis.call('XLEN', KEYS[3]),
   known.epoch or -1, known.seq or -1, known.stock or -1, known.back or -1,
-  known.begin or -1, known['end'] or -1, known.ret or 0, known.busy or 0, known.gen or 0, to, from,
+  known.begin or -1, known['end'] or -1, known.ret or 0, known.busy or 0, known.gen or 0, known.paused or 0, to, from,
 }

@@ -288,6 +288,11 @@ func (s shelf) Voucher(ctx context.Context, _ int64) (*voucher.Voucher, error) {
 // SoldOut implements [order.Vouchers].
 func (s shelf) SoldOut(int64) {}
 
+// Newer implements [order.Vouchers]. Nobody changes the voucher.
+func (s shelf) Newer(context.Context, *voucher.Voucher) (*voucher.Voucher, error) {
+	return nil, voucher.ErrBusy
+}
+
 // lateBuyer marks the context of the late buyer's order.
 type lateBuyer struct{}
 

@@ -146,7 +146,7 @@ func reopens() program {
 	opening := func(bucket int) call {
 		return func(g *gate, _ *world, c *caller, heard bool) {
 			fail.NowIf(g.t, fail.Of(g.ledger.Open(g.t.Context(), g.buckets[bucket], ledger.Opening{
-				Epoch: 4, Stock: c.stock[bucket], Users: int64(c.users[bucket]), End: far,
+				Epoch: 4, Stock: c.stock[bucket], Users: int64(c.users[bucket]), Window: ledger.Window{End: far},
 			})))
 			if heard {
 				c.next++

@@ -375,7 +375,7 @@ func (g *gate) opened(ctx context.Context, ordered bool) world {
 		fail.NowIf(g.t, g.ledger.Prepare(ctx, []ledger.Users{{Key: g.buckets[0].PreparedUsers(2), Orders: []order.Order{{ID: o.id, UserID: o.user}}}}))
 	}
 	for b, keys := range g.buckets {
-		fail.NowIf(g.t, fail.Of(g.ledger.Open(ctx, keys, ledger.Opening{Epoch: 2, Stock: stock[b], Users: users, End: far})))
+		fail.NowIf(g.t, fail.Of(g.ledger.Open(ctx, keys, ledger.Opening{Epoch: 2, Stock: stock[b], Users: users, Window: ledger.Window{End: far}})))
 		users = 0
 	}
 	return w

@@ -246,7 +246,11 @@ func (l lockers) Locker(name string) (lock.Locker, error) {
 type cached struct{ v *voucher.Voucher }
 
 func (c cached) Voucher(context.Context, int64) (*voucher.Voucher, error) { return c.v, nil }
-func (cached) SoldOut(int64)                                              {}
+func (cached) Newer(context.Context, *voucher.Voucher) (*voucher.Voucher, error) {
+	return nil, voucher.ErrBusy
+}
+
+func (cached) SoldOut(int64) {}
 
 type noIDs struct{}
 

@@ -146,6 +146,9 @@ func (t *modelTx) apply() {
 // Flush implements [order.Tx]. Nothing is deferred.
 func (t *modelTx) Flush(context.Context) error { return nil }
 
+// AtRevision implements [order.Tx]. Nobody changes the voucher.
+func (t *modelTx) AtRevision(int64) {}
+
 // StockOf implements [order.Tx].
 func (t *modelTx) StockOf(context.Context, int64) (stock, version int64, err error) {
 	t.mu.Lock()

@@ -1,0 +1,4 @@
+ALTER TABLE stock_parts DROP COLUMN revision;
+DROP TABLE voucher_changes;
+ALTER TABLE vouchers DROP COLUMN revision;
+ALTER TABLE vouchers DROP COLUMN paused;
