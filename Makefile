@@ -128,6 +128,10 @@ bench: ## Compare the admission flow with a bare gin handler: one table, 4 minut
 	@command -v wrk >/dev/null || { echo "make bench needs wrk: apt-get install wrk" >&2; exit 1; }
 	go test -run '^$$' -bench '^BenchmarkFastPath$$/$(filter-out quick,$(patsubst /%,%,$(BENCH)))' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
 
+.PHONY: bench-stock
+bench-stock: ## Compare the ways to take from the stock: one table, 6 minutes; BENCH=quick: 3 minutes (docs/stock.md)
+	go test -run '^$$' -bench '^BenchmarkStock$$' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
+
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks: make bench-go PKG=./internal/admission
 	@set -e; for module in $(TESTED); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done

@@ -90,30 +90,33 @@ func (p *pacer) run(ctx context.Context, to string) error {
 
 // accepted reads an answer, which must be 202.
 func accepted(r *bufio.Reader) error {
-	status, err := r.ReadString('\n')
-	if err != nil {
-		return err
+	status, err := readAnswer(r)
+	if err == nil && !strings.Contains(status, " 202 ") {
+		err = fmt.Errorf("want %d, got %s", http.StatusAccepted, status)
+	}
+	return err
+}
+
+// readAnswer reads an answer and returns its first line.
+func readAnswer(r *bufio.Reader) (status string, err error) {
+	if status, err = r.ReadString('\n'); err != nil {
+		return "", err
 	}
 	length := 0
 	for {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
-			return err
+			return "", err
 		}
 		if len(line) <= len("\r\n") {
 			break
 		}
 		if digits, is := bytes.CutPrefix(line, []byte("Content-Length: ")); is {
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(digits))); err != nil {
-				return err
+				return "", err
 			}
 		}
 	}
-	if _, err := r.Discard(length); err != nil {
-		return err
-	}
-	if !strings.Contains(status, " 202 ") {
-		return fmt.Errorf("want %d, got %s", http.StatusAccepted, status)
-	}
-	return nil
+	_, err = r.Discard(length)
+	return status, err
 }
