@@ -59,6 +59,11 @@ type reply struct {
 	etag        string   // "" for none
 	retryAfter  []string // header value; nil for none
 	body        []byte
+	// kept is the body as it is kept for the next client; tag its ETag, if the client may keep it too, and zipped says that
+	// the body is compressed.
+	kept   *keptBody
+	tag    string
+	zipped bool
 	// page answers instead of the other fields but outcome; nil for none.
 	page http.Handler
 	// replayed says that this is an earlier answer to the same idempotency key.
@@ -131,6 +136,12 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 		h["Cache-Control"] = a.problems.noStore
 		h["X-Time"] = []string{strconv.FormatInt(a.deps.Now().UnixMilli(), 10)} // Date has whole seconds
 	}
+	if out.tag != "" {
+		h["Etag"], h["Cache-Control"], h["Vary"] = []string{out.tag}, []string{"no-cache"}, []string{"Accept-Encoding"}
+	}
+	if out.zipped {
+		h["Content-Encoding"] = []string{"gzip"}
+	}
 	if out.location != "" {
 		h["Location"] = r.headers[1:2:2]
 	}
@@ -150,6 +161,10 @@ func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 		h["Www-Authenticate"] = a.problems.challenge
 	}
 	w.WriteHeader(out.status)
+	if out.status == http.StatusNotModified {
+		w.WriteHeaderNow()
+		return
+	}
 	// An error means that the client is gone.
 	_, _ = w.Write(out.body)
 }

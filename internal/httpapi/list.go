@@ -36,7 +36,8 @@ func (a *API) listVouchers(ctx context.Context, r *request) (reply, error) {
 	if len(vouchers) == 0 {
 		return a.render(http.StatusOK, newVouchersJSON(page, vouchers))
 	}
-	return cachedReply(a, &a.rendered.lists, page, &vouchers[0], func() any { return newVouchersJSON(page, vouchers) })
+	out, err := cachedReply(a, &a.rendered.lists, page, &vouchers[0], func() any { return newVouchersJSON(page, vouchers) })
+	return r.revalidated(out), err
 }
 
 func newVouchersJSON(page voucherPage, vouchers []*voucher.Voucher) vouchersJSON {

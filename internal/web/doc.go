@@ -5,7 +5,7 @@
 //
 //	pages/     a template for each page, rendered once at the start
 //	static/    one style sheet, ES modules, an icon
-//	messages/  a file for each language; all have the same keys
+//	messages/  a file for each language; all have the same keys. A page gets those that it mentions
 //
 // The static files are served below a folder that is named after a hash of all of them, so they may be kept for
 // ever: another version has another folder. The pages themselves are asked for again each time, and are usually

@@ -37,9 +37,9 @@ type Config struct {
 
 // Site is the pages and their files, hashed. It never changes, so it may be used concurrently.
 type Site struct {
-	pages   map[string]*file // by path
-	static  map[string]*file // by name
-	version string           // hash of all static files
+	pages   map[string]map[string]*file // by path and language
+	static  map[string]*file            // by name
+	version string                      // hash of all static files
 }
 
 // file is a file as it is sent.
@@ -77,20 +77,25 @@ func NewLab(pictures string) (*Site, error) {
 
 // newSite reads pages, by path, and adds more static files to those of the folder.
 func newSite(pages map[string]string, cfg Config, more map[string]string) (*Site, error) {
-	s := &Site{pages: make(map[string]*file), static: make(map[string]*file)}
-	if err := s.addStatic(more); err != nil {
+	s := &Site{pages: make(map[string]map[string]*file), static: make(map[string]*file)}
+	messages, err := Messages()
+	if err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	if err := s.addStatic(more, messages, slices.Collect(maps.Values(pages))); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	for at, name := range pages {
-		if err := s.addPage(at, name, cfg); err != nil {
+		if err := s.addPage(at, name, cfg, messages); err != nil {
 			return nil, fmt.Errorf("web: %w", err)
 		}
 	}
 	return s, nil
 }
 
-// addStatic adds the files of the folder static, more of them, and as modules the messages of all languages and the locks.
-func (s *Site) addStatic(more map[string]string) error {
+// addStatic adds the files of the folder static, more of them, and as modules the locks, and the messages of each page in
+// each language.
+func (s *Site) addStatic(more map[string]string, messages map[string]map[string]string, pages []string) error {
 	names, err := fs.ReadDir(files, "static")
 	if err != nil {
 		return err
@@ -116,20 +121,26 @@ func (s *Site) addStatic(more map[string]string) error {
 			return err
 		}
 	}
-	messages, err := Messages()
-	if err != nil {
-		return err
-	}
-	for _, module := range []struct {
-		name  string
-		value any
-	}{{"messages.js", messages}, {"locks.js", locks()}} {
-		text, err := json.Marshal(module.value)
+	addModule := func(name string, value any) error {
+		text, err := json.Marshal(value)
 		if err != nil {
 			return err
 		}
-		if err := add(module.name, fmt.Appendf(nil, "export default %s;\n", text)); err != nil {
+		return add(name, fmt.Appendf(nil, "export default %s;\n", text))
+	}
+	if err := addModule("locks.js", locks()); err != nil {
+		return err
+	}
+	slices.Sort(pages)
+	for _, page := range pages {
+		shown, err := s.shownOn(page)
+		if err != nil {
 			return err
+		}
+		for _, language := range slices.Sorted(maps.Keys(messages)) {
+			if err := addModule(messagesOf(page, language), only(messages[language], shown)); err != nil {
+				return err
+			}
 		}
 	}
 	s.version = hex.EncodeToString(all.Sum(nil)[:8])
@@ -151,28 +162,80 @@ func locks() []listedLock {
 	return all
 }
 
-func (s *Site) addPage(at, name string, cfg Config) error {
+// messagesOf names the module with the messages of a page.
+func messagesOf(page, language string) string { return "messages-" + page + "-" + language + ".js" }
+
+// addPage adds a page in each language.
+func (s *Site) addPage(at, name string, cfg Config, messages map[string]map[string]string) error {
 	page, err := template.ParseFS(files, "pages/"+name+".html")
 	if err != nil {
 		return err
 	}
 	modules := make(map[string]bool)
 	s.imports(name+".js", modules)
-	var body bytes.Buffer
-	if err := page.Execute(&body, struct {
-		Base     string
-		Lab      bool
-		Currency string
-		Modules  []string
-	}{folder + s.version, cfg.Lab, cfg.Currency, slices.Sorted(maps.Keys(modules))}); err != nil {
-		return err
+	s.pages[at] = make(map[string]*file)
+	for language := range messages {
+		var body bytes.Buffer
+		if err := page.Execute(&body, struct {
+			Base, Page, Language, Currency string
+			Lab                            bool
+			Modules                        []string
+		}{folder + s.version, name, language, cfg.Currency, cfg.Lab, append(slices.Sorted(maps.Keys(modules)), messagesOf(name, language))}); err != nil {
+			return err
+		}
+		if s.pages[at][language], err = newFile(name+".html", body.Bytes(), revalidate); err != nil {
+			return err
+		}
 	}
-	s.pages[at], err = newFile(name+".html", body.Bytes(), revalidate)
-	return err
+	return nil
 }
 
-// imported finds what a module imports.
-var imported = regexp.MustCompile(`(?m)^import .*\bfrom '\./([\w.]+)';$`)
+// mentioned finds what may be the key of a message, or the beginning of one that a module puts together.
+var mentioned = regexp.MustCompile("['\"`}]([a-z]\\w*\\.?(?:\\w+\\.?)*)")
+
+// shownOn returns what the template and the modules of a page mention.
+func (s *Site) shownOn(page string) (map[string]bool, error) {
+	template, err := files.ReadFile("pages/" + page + ".html")
+	if err != nil {
+		return nil, err
+	}
+	modules, shown := make(map[string]bool), make(map[string]bool)
+	s.imports(page+".js", modules)
+	for _, name := range slices.Collect(maps.Keys(modules)) {
+		for _, m := range lazy.FindAllSubmatch(s.static[name].body, -1) {
+			s.imports(string(m[1]), modules)
+		}
+	}
+	texts := [][]byte{template}
+	for name := range modules {
+		texts = append(texts, s.static[name].body)
+	}
+	for _, text := range texts {
+		for _, m := range mentioned.FindAllSubmatch(text, -1) {
+			shown[string(m[1])] = true
+		}
+	}
+	return shown, nil
+}
+
+// only returns those of the messages that a page mentions by their key or by its beginning.
+func only(messages map[string]string, shown map[string]bool) map[string]string {
+	out := make(map[string]string)
+	for key, text := range messages {
+		for i := range key {
+			if shown[key] || key[i] == '.' && shown[key[:i+1]] {
+				out[key] = text
+			}
+		}
+	}
+	return out
+}
+
+// imported finds what a module imports, and lazy what it imports when that is needed.
+var (
+	imported = regexp.MustCompile(`(?m)^import .*\bfrom '\./([\w.]+)';$`)
+	lazy     = regexp.MustCompile(`\bimport\('\./([\w.]+)'\)`)
+)
 
 // imports adds a module and what it imports, so that a browser asks for all of them at once.
 func (s *Site) imports(name string, modules map[string]bool) {
@@ -222,13 +285,13 @@ func compress(text []byte) []byte {
 	return zipped.Bytes()
 }
 
-// find returns the file that a URL names and how it may be kept. An encoded slash (%2F) separates nothing
-// (RFC 3986 §2.2), and no name contains a slash.
-func (s *Site) find(u *url.URL) (f *file, cache string) {
+// find returns the file that a URL names and how it may be kept; of a page that in the language. An encoded slash (%2F)
+// separates nothing (RFC 3986 §2.2), and no name contains a slash.
+func (s *Site) find(u *url.URL, language string) (f *file, cache string) {
 	if strings.Contains(strings.ToLower(u.EscapedPath()), "%2f") {
 		return nil, ""
 	}
-	if f := s.pages[u.Path]; f != nil {
+	if f := s.pages[u.Path][language]; f != nil {
 		return f, f.cache
 	}
 	rest, ok := strings.CutPrefix(u.Path, folder)
@@ -247,7 +310,7 @@ func (s *Site) find(u *url.URL) (f *file, cache string) {
 
 // Serves reports whether the site has something at a URL. Only its path counts.
 func (s *Site) Serves(u *url.URL) bool {
-	f, _ := s.find(u)
+	f, _ := s.find(u, fallback)
 	return f != nil || u.Path == QRPath
 }
 
@@ -258,7 +321,7 @@ func (s *Site) Paths() []string {
 
 // ServeHTTP answers GET and HEAD for a URL that the site serves.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f, cache := s.find(r.URL)
+	f, cache := s.find(r.URL, s.languageOf(r))
 	if f == nil && r.URL.Path != QRPath {
 		http.NotFound(w, r)
 		return
@@ -276,6 +339,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", f.contentType)
 	h.Set("Cache-Control", cache)
 	h.Set("Vary", "Accept-Encoding")
+	if s.pages[r.URL.Path] != nil {
+		h.Add("Vary", "Accept-Language")
+	}
 	body, tag := f.body, f.etag
 	if acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		if zipped := f.zipped(); zipped != nil {
@@ -288,6 +354,21 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// fallback is the language of a visitor whose languages the site does not have.
+const fallback = "en"
+
+// languageOf returns the first language of the visitor's that the site has. Browsers list them in the order of preference.
+func (s *Site) languageOf(r *http.Request) string {
+	for tag := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Language"), ","), ",") {
+		tag, _, _ = strings.Cut(strings.TrimSpace(tag), ";")
+		tag, _, _ = strings.Cut(strings.ToLower(tag), "-")
+		if s.pages["/"][tag] != nil {
+			return tag
+		}
+	}
+	return fallback
 }
 
 // acceptsGzip reads Accept-Encoding (RFC 9110 §12.5.3).

@@ -15,7 +15,7 @@ import (
 )
 
 // firstView is the most that a visitor's browser fetches before the page can be used, in bytes over the wire.
-const firstView = 150_000
+const firstView = 40_000
 
 func newSite(t *testing.T) *web.Site {
 	t.Helper()
@@ -88,6 +88,7 @@ func TestFirstViewIsSmall(t *testing.T) {
 			}
 			sum += int(f.ContentLength)
 		}
+		t.Logf("the first view has %d files and %d bytes", len(seen), sum)
 		if len(seen) < 5 || sum > firstView {
 			t.Errorf("the first view has %d files and %d bytes, at most %d", len(seen), sum, firstView)
 		}

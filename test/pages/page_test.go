@@ -39,6 +39,7 @@ func TestPage(t *testing.T) {
 		"sells": pageSells, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "taps early": pageTapsEarly,
 		"tries again": pageTriesAgain, "asks for a token": pageWithTokens,
 		"a double tap buys once": pageDoubleTap, "cards keep their place": pageKeepsItsPlaces,
+		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "in the oldest browser": pageInTheOldest,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
 		"console shows oversold": consoleShowsOversold, "console asks for the token": consoleAsksForTheToken,
 	} {

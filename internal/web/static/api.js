@@ -23,7 +23,7 @@ export class NoAnswer extends Error {}
 // How long an answer may take beyond a wait that was asked for, in ms.
 const patience = 20000;
 
-export async function call(method, path, { headers = {}, body, wait = 0, signal } = {}) {
+export async function call(method, path, { headers = {}, body, wait = 0, signal, cache = 'no-store' } = {}) {
   const end = new AbortController();
   const giveUp = () => end.abort();
   const timer = setTimeout(giveUp, patience + wait);
@@ -31,7 +31,7 @@ export async function call(method, path, { headers = {}, body, wait = 0, signal 
   const sent = clock.here();
   let response, answer;
   try {
-    const init = { method, headers: { ...headers }, signal: end.signal, cache: 'no-store', credentials: 'omit' };
+    const init = { method, headers: { ...headers }, signal: end.signal, cache, credentials: 'omit' };
     if (body !== undefined) {
       init.headers['Content-Type'] = 'application/json';
       init.body = typeof body === 'string' ? body : JSON.stringify(body); // a text is JSON, or what is to become of it
@@ -61,18 +61,7 @@ export function temporary(error) {
     || error instanceof Refusal && (error.status === 429 || error.status >= 502 || error.code === 'busy');
 }
 
-// The most pages of a list that are asked for.
-const pages = 10;
-
-// vouchers returns all vouchers, oldest first.
-export async function vouchers() {
-  const all = [];
-  let after = '';
-  for (let page = 0; page < pages; page++) {
-    const answer = await call('GET', '/api/v1/vouchers?limit=100' + (after && `&after=${after}`));
-    all.push(...answer.vouchers);
-    after = answer.next_after;
-    if (!after) break;
-  }
-  return all;
-}
+// vouchers returns a page of a list of vouchers: those that are open, soon or over. What the browser has of it already is
+// not sent again.
+export const vouchers = (state, sort, after = '') =>
+  call('GET', `/api/v1/vouchers?state=${state}&sort=${sort}&limit=100${after && `&after=${after}`}`, { cache: 'no-cache' });

@@ -19,15 +19,43 @@ let trouble = null; // why the last look at the sales failed
 
 let polling = 0;
 
-// poll looks at the sales again and again while the page is seen.
-async function poll() {
-  clearTimeout(polling);
-  try {
-    for (const v of await api.vouchers()) {
+// The lists of sales: what is open or comes is asked for again and again, what is over once.
+const lists = {
+  open: { sort: '-begin_at', pages: 1, more: false },
+  soon: { sort: 'begin_at', pages: 1, more: false },
+  over: { sort: '-begin_at', pages: 1, more: false },
+};
+
+// look takes over the pages of a list that are shown.
+async function look(state) {
+  const of = lists[state];
+  let after = '';
+  for (let page = 0; page < of.pages; page++) {
+    const answer = await api.vouchers(state, of.sort, after);
+    for (const v of answer.vouchers) {
       if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, { buy, pay, cancel }));
       const card = cards.get(v.id);
       if (card.offer(v)) card.draw();
     }
+    after = answer.next_after ?? '';
+    of.more = after !== '';
+    if (!after) return;
+  }
+}
+
+// more shows the next page of each list that has one.
+async function more() {
+  for (const of of Object.values(lists)) if (of.more) of.pages++;
+  await poll(true);
+}
+
+// poll looks at the sales again and again while the page is seen.
+async function poll(over = false) {
+  clearTimeout(polling);
+  try {
+    const wanted = ['open', 'soon'];
+    if (over || !known) wanted.push('over');
+    await Promise.all(wanted.map(look));
     trouble = null;
   } catch (error) {
     trouble = error;
@@ -100,9 +128,10 @@ function lay() {
   list($('cards'), shown.map((c) => c.element));
   text($('empty'), !known || shown.length > 0 ? '' : t(cards.size === 0 ? 'sales.none' : 'sales.no_such'));
   show($('finder'), cards.size > 8);
+  show($('more'), Object.values(lists).some((of) => of.more));
   for (const chip of $('chips').children) {
     const n = [...cards.values()].filter((c) => groups[chip.value](c, at)).length;
-    chip.textContent = t(`chip.${chip.value}`, { n: number(n) });
+    text(chip, t(`chip.${chip.value}`, { n: number(n) }));
     set(chip, 'aria-pressed', String(chip.value === chosen));
   }
   drawStrip();
@@ -325,6 +354,7 @@ $('chips').append(...Object.keys(groups).map((group) => h('button', { type: 'but
   place();
 } })));
 $('search').addEventListener('input', place);
+$('more').addEventListener('click', more);
 $('next').addEventListener('click', jump);
 $('older').addEventListener('click', () => loadOrders(next));
 if (tabs) tabs.onmessage = (e) => e.data === buyer.id() && loadOrders();

@@ -47,20 +47,31 @@ function setupToken() {
 
 let vouchers = [];
 
-async function load(select = '') {
+// load lists what is open, what comes next, and what was over last. created is a voucher that the lists may not have yet.
+async function load(created = null) {
   try {
-    vouchers = (await api.vouchers()).reverse();
+    const pages = await Promise.all([api.vouchers('open', '-begin_at'), api.vouchers('soon', 'begin_at'), api.vouchers('over', '-begin_at')]);
+    vouchers = pages.flatMap((page) => page.vouchers).filter((v) => v.id !== created?.id);
+    if (created) vouchers.unshift(created);
     show($('notice'), false);
   } catch {
     text($('notice'), t('shop.trouble'));
     show($('notice'), true);
-    setTimeout(load, 3000, select);
+    setTimeout(load, 3000, created);
     return;
   }
-  const was = select || $('sale').value;
-  list($('sale'), vouchers.map((v) => h('option', { value: v.id }, v.title)));
-  if (was) $('sale').value = was;
+  drawSales();
+  if (created) $('sale').value = created.id;
   watch();
+}
+
+// drawSales lists the vouchers whose titles have what is searched for.
+function drawSales() {
+  const was = $('sale').value;
+  const sought = $('search').value.trim().toLowerCase();
+  list($('sale'), vouchers.filter((v) => v.id === was || v.title.toLowerCase().includes(sought)).map((v) => h('option', { value: v.id }, v.title)));
+  if (was) $('sale').value = was;
+  show($('finder'), vouchers.length > 8);
 }
 
 // ---- live
@@ -71,18 +82,23 @@ let gap = false;
 let connected = false;
 const kept = 300;
 
+let watched = ''; // the voucher
+let position = {}; // how far its stream was read
+
+// watch follows the voucher that is chosen, and goes on where it was if that is the same. A hidden page follows nothing.
 function watch() {
   stop.abort();
   stop = new AbortController();
-  [seen, gap, connected] = [[], false, false];
+  connected = false;
+  if ($('sale').value !== watched) [watched, position, seen, gap] = [$('sale').value, { last: '' }, [], false];
   draw();
   const { signal } = stop;
-  if (!$('sale').value || document.hidden) return;
-  follow(`/api/v1/vouchers/${$('sale').value}/live`, headers, (name, figures) => {
+  if (!watched || document.hidden) return;
+  follow(`/api/v1/vouchers/${watched}/live`, headers, (name, figures) => {
     if (name === 'gap') gap = true;
     else seen = [...seen.slice(1 - kept), figures];
     draw();
-  }, (now) => { connected = now; draw(); }, signal).catch((error) => text($('link'), failed(error)));
+  }, (now) => { connected = now; draw(); }, signal, position).catch((error) => text($('link'), failed(error)));
 }
 
 function draw() {
@@ -230,10 +246,11 @@ function drawInvitation() {
 // ---- start
 
 setup('console.title');
-offer.setup(headers, (voucher) => load(voucher.id), failed);
+offer.setup(headers, load, failed);
 onLanguage(draw);
 onLanguage(drawInvitation);
 $('sale').addEventListener('input', watch);
+$('search').addEventListener('input', drawSales);
 document.addEventListener('visibilitychange', watch);
 if (lab) setupRush();
 else setupToken();

@@ -3,17 +3,16 @@
 import { Refusal } from './api.js';
 
 // follow calls handle(event, data) for every event until the signal is aborted, and state(connected) when that
-// changes. After a break it goes on behind the last event that it has seen, so nothing is missed; if the server does
-// not have that any more, it says so with the event "gap".
-export async function follow(path, headers, handle, state, signal) {
-  let last = '';
+// changes. After a break it goes on behind the last event that was seen, which seen keeps, so nothing is missed; if the
+// server does not have that any more, it says so with the event "gap".
+export async function follow(path, headers, handle, state, signal, seen = { last: '' }) {
   while (!signal.aborted) {
     try {
-      const response = await fetch(path, { headers: { ...headers(), ...(last && { 'Last-Event-ID': last }) }, signal, cache: 'no-store' });
+      const response = await fetch(path, { headers: { ...headers(), ...(seen.last && { 'Last-Event-ID': seen.last }) }, signal, cache: 'no-store' });
       if (!response.ok) throw new Refusal(response, await response.json().catch(() => ({})));
       state(true);
-      await read(response.body.pipeThrough(new TextDecoderStream()).getReader(), (event) => {
-        if (event.id) last = event.id;
+      await read(response.body.getReader(), (event) => {
+        if (event.id) seen.last = event.id;
         try {
           handle(event.name, JSON.parse(event.data || '{}'));
         } catch (error) {
@@ -29,12 +28,25 @@ export async function follow(path, headers, handle, state, signal) {
   }
 }
 
+// followWhileSeen does so without end, and not while the page is hidden: a browser has six connections for all its tabs.
+export async function followWhileSeen(path, headers, handle, state) {
+  const seen = { last: '' };
+  for (;;) {
+    const end = new AbortController();
+    const changed = new Promise((resolve) => { document.addEventListener('visibilitychange', resolve, { once: true }); });
+    changed.then(() => end.abort());
+    if (!document.hidden) await follow(path, headers, handle, state, end.signal, seen);
+    await changed;
+  }
+}
+
 async function read(reader, deliver) {
+  const decoder = new TextDecoder(); // TextDecoderStream is newer than the oldest browser
   let rest = '';
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    const events = (rest + value).split('\n\n');
+    const events = (rest + decoder.decode(value, { stream: true })).split('\n\n');
     rest = events.pop();
     for (const lines of events) {
       const event = { name: 'message', data: '', id: '' };

@@ -1,6 +1,5 @@
 // Texts, numbers and times in the visitor's language.
 
-import messages from './messages.js';
 import { $, h } from './dom.js';
 import { browser } from './store.js';
 import { setup as setupTaps } from './tap.js';
@@ -8,21 +7,25 @@ import { setup as setupTaps } from './tap.js';
 const names = { en: 'English', zh: '中文' };
 const stored = 'seckill.language';
 
+// load gets the messages of this page.
+const load = async (code) => (await import(`./messages-${document.documentElement.dataset.page}-${code}.js`)).default;
+
 let language = chosen();
+let messages = await load(language);
 let listeners = [];
 
 function chosen() {
   const wanted = [browser.get(stored), ...navigator.languages];
   for (const tag of wanted) {
     const known = tag.toLowerCase().split('-')[0];
-    if (messages[known]) return known;
+    if (names[known]) return known;
   }
   return 'en';
 }
 
 // t returns the message of a key. What stands in braces is taken from the values.
 export function t(key, values = {}) {
-  const message = messages[language][key];
+  const message = messages[key];
   if (message === undefined) {
     console.error(`the message ${key} is missing in ${language}`);
     return key;
@@ -31,7 +34,7 @@ export function t(key, values = {}) {
 }
 
 // has says whether there is a message: a state or a refusal may be newer than this page.
-export const has = (key) => messages[language][key] !== undefined;
+export const has = (key) => messages[key] !== undefined;
 
 // own returns the one in the visitor's language, of texts that the server has in each.
 export const own = (texts) => texts[language];
@@ -84,14 +87,16 @@ export function onLanguage(f) {
 
 // setup translates what the page itself says, and makes the buttons that change the language.
 export function setup(titleKey) {
+  if (!('showModal' in HTMLDialogElement.prototype)) throw new Error('this browser is too old'); // the page says so
+  $('old').remove();
   setupTaps();
-  const buttons = Object.keys(messages).map((code) => h('button', {
-    type: 'button', lang: code, onclick: () => {
-      language = code;
+  const buttons = Object.keys(names).map((code) => h('button', {
+    type: 'button', lang: code, onclick: async () => {
+      [messages, language] = [await load(code), code];
       browser.set(stored, code);
       for (const f of listeners) f();
     },
-  }, names[code] ?? code));
+  }, names[code]));
   $('languages').append(...buttons);
   onLanguage(() => {
     document.documentElement.lang = language === 'zh' ? 'zh-CN' : language;

@@ -2,13 +2,11 @@
 
 import { $, h, show, text } from './dom.js';
 import { call } from './api.js';
-import { follow } from './events.js';
+import { followWhileSeen } from './events.js';
 import { onLanguage, setup, t } from './i18n.js';
 import { listView } from './lablist.js';
 import { experimentView } from './labrun.js';
 import { resultsView } from './labresults.js';
-import { benchView } from './labbench.js';
-import { schedulerView } from './labscheduler.js';
 
 const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, ladder: [], freePlay: {}, state: { run: null, runs: [], bench: null } };
 let view = null;
@@ -19,13 +17,20 @@ function route() {
   return decodeURIComponent(location.hash.replace(/^#\/?/, '').split('?')[0]);
 }
 
-function render({ focus }) {
+// The views that most visitors never open.
+const rare = {
+  bench: async () => (await import('./labbench.js')).benchView,
+  scheduler: async () => (await import('./labscheduler.js')).schedulerView,
+};
+
+async function render({ focus }) {
   const id = route();
   const main = $('main');
   if (id === 'main') return; // the link that skips to the content
+  const rareView = rare[id] && await rare[id]();
+  if (id !== route()) return; // the visitor has gone on
   if (id === 'results') view = resultsView(lab);
-  else if (id === 'bench') view = benchView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
-  else if (id === 'scheduler') view = schedulerView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
+  else if (rareView) view = rareView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
   else if (lab.experiments.has(id)) view = experimentView(lab, lab.experiments.get(id));
   else view = listView(lab);
   main.replaceChildren(view.element);
@@ -76,14 +81,14 @@ async function begin() {
     render({ focus: false });
     update();
   });
-  follow('/api/events', () => ({}), (name, data) => {
+  followWhileSeen('/api/events', () => ({}), (name, data) => {
     if (name === 'gap') return; // the next event is the whole state
     lab.state = data;
     update();
   }, (connected) => {
     show($('notice'), !connected);
     text($('notice'), t('lab.trouble'));
-  }, new AbortController().signal).catch(reportError);
+  }).catch(reportError);
 }
 
 setup('lab.title');

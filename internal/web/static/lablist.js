@@ -2,13 +2,14 @@
 
 import { h, show, text } from './dom.js';
 import { number, own, t } from './i18n.js';
-import { kindName } from './labwords.js';
+import { kindName, latest } from './labwords.js';
 
 let wanted = ''; // what was typed, kept while the visitor looks at an experiment
 
 export function listView(lab) {
   const all = [...lab.experiments.values()];
-  const groups = Map.groupBy(all, (e) => own(e.texts).group);
+  const groups = new Map();
+  for (const e of all) groups.set(own(e.texts).group, [...groups.get(own(e.texts).group) ?? [], e]);
   const rows = [];
   const cards = [...groups].map(([group, experiments]) => {
     const items = experiments.map((e) => {
@@ -44,7 +45,7 @@ export function listView(lab) {
     shows: () => false,
     update() {
       for (const { e, seen } of rows) {
-        const last = lab.state.runs.findLast((r) => r.experiment === e.id);
+        const last = latest(lab.state.runs, e.id);
         seen.className = `seen ${last ? `chip ${tone(last)}` : ''}`;
         text(seen, last ? verdict(last) : '');
       }

@@ -30,7 +30,7 @@ export function resultsView(lab) {
       const judged = runs.filter((r) => r.right !== null);
       tally.textContent = judged.length > 0
         ? t('lab.results.tally', { right: judged.filter((r) => r.right).length, of: judged.length }) : t('lab.results.unpredicted');
-      rows.replaceChildren(...runs.toReversed().map((r) => h('tr', {},
+      rows.replaceChildren(...[...runs].reverse().map((r) => h('tr', {},
         h('th', { scope: 'row' }, h('a', { href: `#/${r.experiment}` }, r.experiment)),
         cell('changed', changes(r.changed) || '–'),
         cell('observed', h('span', { class: `chip ${tone(r)}` }, verdict(r))),

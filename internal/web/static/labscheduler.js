@@ -7,12 +7,13 @@ import { call } from './api.js';
 import { inLanguage, own, t } from './i18n.js';
 import { frame } from './labpicture.js';
 import { kindMeans, kindName, refusal } from './labwords.js';
+import { browser } from './store.js';
 
 const stored = 'seckill.ladder'; // the levels that were won, with the number of steps
 
 function won() {
   try {
-    return JSON.parse(localStorage.getItem(stored) ?? '{}') ?? {};
+    return JSON.parse(browser.get(stored) || '{}') ?? {};
   } catch {
     return {};
   }
@@ -21,7 +22,7 @@ function won() {
 function keep(id, steps) {
   const all = won();
   if (all[id] !== undefined && all[id] <= steps) return;
-  localStorage.setItem(stored, JSON.stringify({ ...all, [id]: steps }));
+  browser.set(stored, JSON.stringify({ ...all, [id]: steps }));
 }
 
 const address = (level, steps) => `#/scheduler?${new URLSearchParams(level.id ? { level: level.id, steps } : { schedule: `${level.lock}~${level.buyers}~${steps}` })}`;

@@ -4,7 +4,7 @@ import { h, list, show, text } from './dom.js';
 import { call } from './api.js';
 import { duration, inLanguage, own, t } from './i18n.js';
 import { frame } from './labpicture.js';
-import { changes, counts, kindMeans, kindName, prediction } from './labwords.js';
+import { changes, counts, kindMeans, kindName, latest, prediction } from './labwords.js';
 
 export function stage(lab, e, run) {
   const live = liveBox(lab);
@@ -17,7 +17,7 @@ export function stage(lab, e, run) {
 
   // newest returns the newest run of an experiment, as far as it is loaded.
   async function newest(id) {
-    const last = lab.state.runs.findLast((r) => r.experiment === id);
+    const last = latest(lab.state.runs, id);
     if (!last) return null;
     if (!loaded.has(last.n)) loaded.set(last.n, call('GET', `/api/runs/${last.n}`));
     try {
@@ -29,7 +29,7 @@ export function stage(lab, e, run) {
   }
 
   async function draw() {
-    const wanted = [e.id, e.partner].map((id) => lab.state.runs.findLast((r) => r.experiment === id)?.n ?? 0).join();
+    const wanted = [e.id, e.partner].map((id) => latest(lab.state.runs, id)?.n ?? 0).join();
     if (wanted === drawn) return;
     drawn = wanted;
     try {

@@ -21,6 +21,9 @@ export function counts(kinds, anomalies, deciding) {
   return [...new Set([...deciding, ...kinds])].filter((k) => anomalies[k] > 0).map((k) => `${kindName(k)} ${anomalies[k]}`).join(t('lab.and'));
 }
 
+// latest returns the latest run of an experiment, if there is one.
+export const latest = (runs, id) => runs.filter((r) => r.experiment === id).pop();
+
 // refusal says why something was not done.
 export function refusal(error) {
   if (!(error instanceof Refusal)) return t('lab.trouble');
