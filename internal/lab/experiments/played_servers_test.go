@@ -66,7 +66,9 @@ user-in-database
 message-apart
 locked-is-sold
 stranded-stock
-one-for-all`
+one-for-all
+stock-written
+paused-in-redis`
 
 // sound are experiments that hold on a machine of any speed: what they promise depends on no lease.
 const sound = `
@@ -90,7 +92,9 @@ user-and-stock-at-once
 message-in-script
 locked-is-waited-for
 all-counters
-each-its-own`
+each-its-own
+stock-added
+paused-in-database`
 
 // weakTries is how often an experiment may be played until it breaks: that it can is what is shown here, and make soak
 // counts how often it does.

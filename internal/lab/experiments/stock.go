@@ -60,6 +60,16 @@ func stocks() []comparison {
 			{id: "each-its-own", setup: withStock(voucher.StockGrouped, own), holds: kinds{finding.Undersold, finding.Oversold, finding.DuplicateOrders}},
 		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 4, 100,
 			func(s lab.Setup) int { return cmp.Or(s.Stock, groupStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		{text: "stock-written", scenario: refilledWhileSelling, cases: []setupCase{
+			{id: "stock-written", setup: listed(flawed.StockWritten, own), breaks: kinds{finding.Oversold}},
+			{id: "stock-added", setup: own, holds: kinds{finding.Oversold}},
+		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 2, 50,
+			func(s lab.Setup) int { return cmp.Or(s.Stock, refillStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		{text: "paused-in-redis", scenario: pausedAndRestarted, needs: inRedis, cases: []setupCase{
+			{id: "paused-in-redis", setup: listed(flawed.PausedInRedis, own), breaks: kinds{finding.SoldWhilePaused}},
+			{id: "paused-in-database", setup: own, holds: kinds{finding.SoldWhilePaused, finding.Oversold}},
+		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 2, 50,
+			func(s lab.Setup) int { return cmp.Or(s.Stock, refillStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
 	}
 }
 
@@ -75,6 +85,8 @@ const (
 	counterStock = 32
 	// groupStock is on sale to groups.
 	groupStock = 10
+	// refillStock is on sale when an administrator changes the sale.
+	refillStock = 10
 )
 
 // rushing sells without a lock.

@@ -26,11 +26,12 @@ type gateShop struct {
 	name string
 }
 
-func newGateShop(t *lab.Trial, setup lab.Setup, stock int, lanes ...finding.Lane) *gateShop {
+// newGateShop is newShop with a gate in a Redis.
+func newGateShop(t *lab.Trial, setup lab.Setup, stock int, client *redis.Client, lanes ...finding.Lane) *gateShop {
 	s := &gateShop{shop: newShop(t, setup, stock, append(lanes, redisLane())...)}
 	s.refused = []int64{}
 	s.name = testbed.KeyPrefix + "lab:gate:" + strconv.FormatInt(s.sale.Voucher, 10)
-	s.gate = flawed.OpenGate(t.RedisClient(), s.name)
+	s.gate = flawed.OpenGate(client, s.name)
 	t.Cleanup(func() { s.must(s.gate.Close(context.WithoutCancel(t.Context()))) })
 	s.must(s.gate.Open(t.Context(), stock))
 	return s
@@ -102,7 +103,7 @@ func (s *gateShop) inRedis(least int) (left int) {
 func oneUserAndOthers(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Stock, gateStock)
 	const worker, others = "worker", "the others"
-	s := newGateShop(t, setup, n, actor(firstBuyer), actor(worker), actor(others))
+	s := newGateShop(t, setup, n, t.RedisClient(), actor(firstBuyer), actor(worker), actor(others))
 	clicks := make([]int64, n/2+1)
 	for i := range clicks {
 		clicks[i] = 1
@@ -143,7 +144,7 @@ func oneUserAndOthers(t *lab.Trial, setup lab.Setup) {
 func cutBeforeMessage(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Stock, lifecycleBuyers)
 	const worker = "worker"
-	s := newGateShop(t, setup, n, actor(firstBuyer), actor(processOne), actor(processTwo), actor(worker))
+	s := newGateShop(t, setup, n, t.RedisClient(), actor(firstBuyer), actor(processOne), actor(processTwo), actor(worker))
 	send := setup.Program != flawed.MessageApart
 	way := testkit.NewProxy(t, t.Redis().Addr())
 	client := redis.NewClient(&redis.Options{Addr: way.Addr(), MaxRetries: -1, DialerRetries: 1})

@@ -51,6 +51,7 @@ const (
 	ReturnedTwice   Kind = "returned_twice"
 	NeverReturned   Kind = "never_returned"
 	Undersold       Kind = "undersold"
+	SoldWhilePaused Kind = "sold_while_paused"
 	StaleWrites     Kind = "stale_writes"
 	Overlaps        Kind = "overlaps"
 	WrongReleases   Kind = "wrong_releases"
@@ -96,6 +97,7 @@ func Kinds() []Info {
 		{ReturnedTwice, "returned twice", "units on sale beyond those that no order has"},
 		{NeverReturned, "never returned", "units of unpaid orders whose time to pay is over"},
 		{Undersold, "undersold", "units that nobody has at the end, though buyers asked for them and were refused"},
+		{SoldWhilePaused, "sold while paused", "orders accepted after the administrator was told that the sale is paused"},
 		{StaleWrites, "stale writes", "writes committed by a holder after the lock had been granted to the next one"},
 		{Overlaps, "two holders", "grants of a key while an earlier holder still believed to hold it"},
 		{WrongReleases, "wrong releases", "holders whose lock was deleted by somebody else's release before their lease was over"},

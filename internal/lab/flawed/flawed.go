@@ -91,6 +91,10 @@ const (
 	OwnCounter Name = "own-counter"
 	// OneForAll places the orders of several buyers in one transaction, and gives all of them its outcome.
 	OneForAll Name = "one-for-all"
+	// StockWritten adds to the stock what was read of it, while it sells.
+	StockWritten Name = "stock-written"
+	// PausedInRedis pauses a sale in Redis, and does not tell the database.
+	PausedInRedis Name = "paused-in-redis"
 )
 
 // Names lists all.
@@ -99,7 +103,7 @@ func Names() []Name {
 		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
-		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll,
+		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll, StockWritten, PausedInRedis,
 	}
 }
 

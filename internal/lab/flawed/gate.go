@@ -21,13 +21,13 @@ var accept = redis.NewScript(acceptLua)
 // Gate accepts orders of a voucher in Redis, from which a worker takes them: the parts of which shops put a sale together.
 // Whether they make a mistake depends on the order in which a program calls them.
 type Gate struct {
-	client               redis.UniversalClient
-	stock, users, stream string
+	client                       redis.UniversalClient
+	stock, users, paused, stream string
 }
 
 // OpenGate returns the gate whose keys have a name. All clients of one name are in front of the same gate.
 func OpenGate(client redis.UniversalClient, name string) Gate {
-	return Gate{client, name + ":stock", name + ":users", name + ":orders"}
+	return Gate{client, name + ":stock", name + ":users", name + ":paused", name + ":orders"}
 }
 
 // Open puts n units on sale.
@@ -35,9 +35,14 @@ func (g Gate) Open(ctx context.Context, n int) error {
 	return wrapped(g.client.Set(ctx, g.stock, n, 0).Err())
 }
 
+// Pause has [Gate.Accept] refuse everybody.
+func (g Gate) Pause(ctx context.Context) error {
+	return wrapped(g.client.Set(ctx, g.paused, 1, 0).Err())
+}
+
 // Close deletes all keys.
 func (g Gate) Close(ctx context.Context) error {
-	return wrapped(g.client.Del(ctx, g.stock, g.users, g.stream).Err())
+	return wrapped(g.client.Del(ctx, g.stock, g.users, g.paused, g.stream).Err())
 }
 
 // Left is the stock in Redis.
@@ -56,10 +61,10 @@ func (g Gate) Take(ctx context.Context) error {
 }
 
 // Accept takes a unit for a user who has no order, and notes the user's order, in one script. It returns
-// [voucher.ErrSoldOut], or [order.ErrAlreadyOrdered] and the order that the user has. With send, which is no mistake, the
+// [voucher.ErrPaused], [voucher.ErrSoldOut], or [order.ErrAlreadyOrdered] and the order that the user has. With send, which is no mistake, the
 // script sends the order to the worker, too; without it that is for the caller to do: [MessageApart].
 func (g Gate) Accept(ctx context.Context, o order.Order, send bool) (id int64, err error) {
-	keys := []string{g.stock, g.users}
+	keys := []string{g.stock, g.users, g.paused}
 	if send {
 		keys = append(keys, g.stream)
 	}
@@ -71,6 +76,8 @@ func (g Gate) Accept(ctx context.Context, o order.Order, send bool) (id int64, e
 		return 0, wrapped(err)
 	}
 	switch reply[0] {
+	case "paused":
+		return 0, voucher.ErrPaused
 	case "sold out":
 		return 0, voucher.ErrSoldOut
 	case "ordered":

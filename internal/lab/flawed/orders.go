@@ -129,6 +129,11 @@ func (o Orders) TakeFromCounter(ctx context.Context, one order.Order, counter in
 	return o.takePart(ctx, one, "SELECT part FROM stock_parts WHERE voucher_id = ? AND part = ? AND stock > 0", one.VoucherID, counter)
 }
 
+// WriteStock is [StockWritten] after it has read: it sets the stock and the initial stock of a voucher.
+func (o Orders) WriteStock(ctx context.Context, id, stock, initial int64) error {
+	return o.run(ctx, statement{"UPDATE vouchers SET stock = ?, initial_stock = ? WHERE id = ?", []any{stock, initial, id}})
+}
+
 // takePart takes a unit from the part of the stock that a query finds.
 func (o Orders) takePart(ctx context.Context, one order.Order, query string, args ...any) (err error) {
 	tx, err := o.db.BeginTx(ctx, nil)
