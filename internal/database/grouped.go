@@ -44,18 +44,19 @@ type group struct {
 // grouped is an order on its way through a group.
 type grouped struct {
 	order    order.Order
+	revision int64
 	attempts int // how often its transaction was begun
 	err      error
 }
 
 // PlaceGrouped implements [order.Store].
-func (o *Orders) PlaceGrouped(ctx context.Context, placed order.Order) (attempts int, err error) {
+func (o *Orders) PlaceGrouped(ctx context.Context, placed order.Order, revision int64) (attempts int, err error) {
 	g := o.db.group(placed.VoucherID)
 	defer g.waiting.Add(-1)
 	if g.waiting.Add(1) > maxGrouped {
 		return 0, fmt.Errorf("%w: %d orders wait already", order.ErrBusy, maxGrouped)
 	}
-	one := &grouped{order: placed}
+	one := &grouped{order: placed, revision: revision}
 	err = g.queue.Do(ctx, one)
 	return one.attempts, err
 }
@@ -112,13 +113,14 @@ func (g *group) Ready() bool { return true }
 func (g *group) AwaitReady() error { return nil }
 
 // Process implements [batch.Processor]. Of two orders of one user, the later one has to know what became of the first, so
-// it waits for the next transaction. No order is told before its transaction is over.
+// it waits for the next transaction. So do those that were decided by another revision of the voucher than the first one. No order is told before its transaction is over.
 func (g *group) Process(requests []*batch.Request[*grouped]) error {
 	for len(requests) > 0 {
 		users := make(map[int64]bool, len(requests))
 		var now, later []*batch.Request[*grouped]
 		for _, r := range requests {
-			if user := r.Value.order.UserID; users[user] {
+			user := r.Value.order.UserID
+			if users[user] || len(now) > 0 && r.Value.revision != now[0].Value.revision {
 				later = append(later, r)
 			} else if r.MarkSent() { // otherwise it has left
 				users[user] = true
@@ -170,6 +172,7 @@ func (d *DB) place(ctx context.Context, all []*grouped) {
 			for _, g := range all {
 				g.attempts++
 			}
+			t.AtRevision(all[0].revision)
 			return t.placeTogether(ctx, all)
 		})
 		first := 0 // that many are tried by themselves, and the others after them
@@ -180,13 +183,7 @@ func (d *DB) place(ctx context.Context, all []*grouped) {
 				first = n / 2
 			}
 		case errors.Is(err, errTooFew):
-			var stock int64
-			stock, _, err = (&tx{db: d}).StockOf(ctx, all[0].order.VoucherID)
-			if err == nil && stock == 0 {
-				err = voucher.ErrSoldOut
-			} else if stock < int64(len(all)) { // if one of the first ones does not get its unit, one of the others does
-				first = int(stock)
-			}
+			first, err = d.leftFor(ctx, all)
 		case errors.Is(err, order.ErrRefused) || slices.Contains([]failure{duplicate, depleted, misfit}, failureOf(err)):
 			first, err = len(all)/2, nil // the fault of one of them is not that of the others
 		case err == nil:
@@ -204,9 +201,28 @@ func (d *DB) place(ctx context.Context, all []*grouped) {
 	for _, g := range all {
 		g.err = d.transact(ctx, func(ctx context.Context, t *tx) error {
 			g.attempts++
+			t.AtRevision(g.revision)
 			return errors.Join(t.Decrement(ctx, g.order.VoucherID), t.Insert(ctx, g.order, true))
 		})
 	}
+}
+
+// leftFor is for how many of a group's orders there are units, after it was too large; 0 if by now for all of them. If one
+// of the first ones does not get its unit, one of the others does.
+func (d *DB) leftFor(ctx context.Context, all []*grouped) (first int, err error) {
+	look, id := &tx{db: d, revision: all[0].revision}, all[0].order.VoucherID
+	if err := look.checkRevision(ctx, id); err != nil {
+		return 0, err
+	}
+	switch stock, _, err := look.StockOf(ctx, id); {
+	case err != nil:
+		return 0, err
+	case stock == 0:
+		return 0, voucher.ErrSoldOut
+	case stock < int64(len(all)):
+		return int(stock), nil
+	}
+	return 0, nil
 }
 
 var (
@@ -267,8 +283,8 @@ func (t *tx) groupWrites(all []*grouped) []write {
 	}
 	n := int64(len(all))
 	return append(writes, write{
-		query: "UPDATE vouchers SET stock = stock - ?, version = version + ? WHERE id = ? AND stock >= ?",
-		args:  []any{n, n, all[0].order.VoucherID, n},
+		query: "UPDATE vouchers SET stock = stock - ?, version = version + ? WHERE id = ? AND revision " + t.expected() + " AND stock >= ?",
+		args:  []any{n, n, all[0].order.VoucherID, t.revision, n},
 	})
 }
 

@@ -20,7 +20,7 @@ func TestGroupsSellEachUnitOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, stock)
 		got := countErrs(t, runAtOnce(2*buyers, func(i int) error {
-			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i%buyers+1))))
+			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i%buyers+1)), 0))
 		}), nil, voucher.ErrSoldOut, order.ErrAlreadyOrdered)
 		fail.Unequal(t, got[nil], stock, "orders")
 		wantAudit(t, d, order.Audit{InitialStock: stock, Orders: stock, DistinctUsers: stock})
@@ -115,7 +115,7 @@ func TestBuyerLeavesAGroup(t *testing.T) {
 		wantErr(t, <-stays.Answered())
 		wantErr(t, <-left.Answered(), context.Canceled)
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
-		wantErr(t, errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(3, 99, 3))), voucher.ErrNotFound)
+		wantErr(t, errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(3, 99, 3), 0)), voucher.ErrNotFound)
 		errs := processed(d, []order.Order{newOrder(4, 99, 4), newOrder(5, 99, 5)})
 		wantErr(t, errors.Join(errs...), voucher.ErrNotFound)
 	})
@@ -137,12 +137,36 @@ func TestGroupsOfAClosedDatabase(t *testing.T) {
 			if i == 25 {
 				d.groups.end()
 			}
-			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1))))
+			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1)), 0))
 		})
 		got := countErrs(t, errs, nil, order.ErrUnavailable)
 		a, err := d.Orders().Audit(t.Context(), 1)
 		wantErr(t, err)
 		fail.Unequal(t, a.Orders, int64(got[nil]), "orders")
-		wantErr(t, errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(99, 1, 99))), order.ErrUnavailable)
+		wantErr(t, errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(99, 1, 99), 0)), order.ErrUnavailable)
+	})
+}
+
+// An administrator has changed the voucher: orders that were decided by what it was before sell nothing, and those beside
+// them in the group do.
+func TestGroupOfAnOldRevision(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		createVoucher(t, d, 1, 10)
+		_, err := d.Vouchers().ChangeVoucher(t.Context(), 1, 0, voucher.Change{AddStock: 1}, time.Now())
+		wantErr(t, err)
+		var requests []*batch.Request[*grouped]
+		for user, revision := range []int64{2, 1, 1, 2, 1} {
+			id := int64(user + 1)
+			requests = append(requests, batch.NewRequest(t.Context(), &grouped{order: newOrder(id, 1, id), revision: revision}))
+		}
+		_ = (&group{db: d}).Process(requests)
+		for _, r := range requests {
+			if err := <-r.Answered(); r.Value.revision == 2 {
+				wantErr(t, err)
+			} else {
+				wantErr(t, err, voucher.ErrChanged)
+			}
+		}
+		wantAudit(t, d, order.Audit{InitialStock: 11, Stock: 9, Orders: 2, DistinctUsers: 2})
 	})
 }

@@ -84,7 +84,7 @@ func groupsFromTwoNodes(t *testing.T, here, there *DB) {
 	for round := int64(0); got[nil] < stock && round < 20; round++ { // a group may give up after repeated collisions
 		for err, n := range countErrs(t, runAtOnce(stock+10, func(n int) error {
 			id := 1_000*round + int64(n+1)
-			return errOf([]*DB{here, there}[n%2].Orders().PlaceGrouped(t.Context(), newOrder(id, 1, id)))
+			return errOf([]*DB{here, there}[n%2].Orders().PlaceGrouped(t.Context(), newOrder(id, 1, id), 0))
 		}), nil, voucher.ErrSoldOut, order.ErrUnavailable) {
 			got[err] += n
 		}

@@ -42,13 +42,13 @@ func (s *store) Transact(ctx context.Context, fn func(ctx context.Context, tx or
 }
 
 // PlaceGrouped implements [order.Store]. The order's part of the transaction is recorded as one of its own.
-func (s *store) PlaceGrouped(ctx context.Context, o order.Order) (attempts int, err error) {
+func (s *store) PlaceGrouped(ctx context.Context, o order.Order, revision int64) (attempts int, err error) {
 	t := &tx{rec: s.rec, template: Event{Tx: s.rec.txs.Add(1), User: o.UserID, Order: o.ID}}
 	t.record(ctx, Event{Kind: Begun})
 	t.write(ctx, o.VoucherID, Event{Mode: ModeGrouped})
 	t.record(ctx, Event{Kind: Insert})
 	t.endBegan = now()
-	attempts, err = s.Store.PlaceGrouped(ctx, o)
+	attempts, err = s.Store.PlaceGrouped(ctx, o, revision)
 	outcome := Event{Kind: Committed}
 	if err != nil {
 		outcome = Event{Kind: RolledBack, Error: err.Error()}

@@ -65,7 +65,7 @@ func (p *lockedOrder) lockAroundTx(ctx context.Context) error {
 func (p *lockedOrder) lockAroundGroup(ctx context.Context) error {
 	return p.withLock(ctx, func(ctx context.Context, lease lock.Lease) (err error) {
 		p.beginTimeToPay()
-		p.attempts, err = p.store.PlaceGrouped(ctx, p.order)
+		p.attempts, err = p.store.PlaceGrouped(ctx, p.order, p.voucher.Revision)
 		return withCauseOfLoss(lease, err)
 	})
 }

@@ -128,10 +128,10 @@ type Store interface {
 	Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error
 	// PlaceGrouped takes a unit for an order of a user who may have one order, and inserts it, in one transaction with
 	// other orders of the voucher that arrive at that time. Each of them has its own outcome, once the transaction is
-	// over: nil, [voucher.ErrSoldOut], [voucher.ErrNotFound], [ErrAlreadyOrdered], also for a duplicate ID, or
-	// [ErrBusy] if too many wait. Otherwise it is as with Transact; attempts is how often the transaction was begun. If
+	// over: nil, [voucher.ErrSoldOut], [voucher.ErrNotFound], [voucher.ErrChanged] unless the voucher has the given
+	// revision (0: any), [ErrAlreadyOrdered], also for a duplicate ID, or [ErrBusy] if too many wait. Otherwise it is as with Transact; attempts is how often the transaction was begun. If
 	// ctx ends before the order is part of a transaction, its error is returned.
-	PlaceGrouped(ctx context.Context, o Order) (attempts int, err error)
+	PlaceGrouped(ctx context.Context, o Order, revision int64) (attempts int, err error)
 	// Order returns an order, or [ErrNotFound].
 	Order(ctx context.Context, id int64) (Order, error)
 	// DurableOrder is Order for an order of which a buyer is told for the first time. Its commit may still be

@@ -22,8 +22,8 @@ import (
 	"seckill/test/harness"
 )
 
-// TestChaosLifecycle runs rounds of sales that ask for payment, over two processes: under the locked flow and under
-// admission in turn. The buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing, and the
+// TestChaosLifecycle runs rounds of sales that ask for payment, over two processes: under the locked flow, with one of the
+// ways to take from the stock, and under admission in turn. The buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing, and the
 // administrator refunds. The provider is a process of its own that duplicates, reorders and loses its events, and lets
 // money arrive late. Meanwhile processes, Redis, MariaDB and the provider are killed or paused at random.
 //
@@ -155,11 +155,16 @@ const (
 	lifecyclePrice     = 8000
 )
 
+// lifecycleLocked are the policies of the locked flow, of which each round draws one.
+var lifecycleLocked = []string{
+	`{"lock_wait_ms":5000}`, `{"lock":"none","stock":"rows"}`, `{"lock":"none","stock":"units"}`, `{"lock":"none","stock":"grouped"}`,
+}
+
 func (c *lifecycleChaos) round(n int) {
 	c.t.Helper()
 	harness.WaitReady(c.t, c.apis[:]...)
 	c.misbehave()
-	policy, buckets := `{"lock_wait_ms":5000}`, 0
+	policy, buckets := lifecycleLocked[c.rng.IntN(len(lifecycleLocked))], 0
 	if n%2 == 1 {
 		buckets = 1 + 3*(n/2%2)
 		policy = fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets)

@@ -81,7 +81,10 @@ func TestSoakGaleraSale(t *testing.T) {
 	began, struck := time.Now(), map[string]int{}
 	rounds := harness.Number(t, "SECKILL_TEST_ROUNDS", 20)
 	for n := range rounds {
-		policy := []string{`{}`, `{"flow":"admission"}`, `{"lock":"fenced","stock":"fenced","scope":"voucher"}`}[n%3]
+		policy := []string{
+			`{}`, `{"flow":"admission"}`, `{"lock":"fenced","stock":"fenced","scope":"voucher"}`,
+			`{"lock":"none","stock":"rows"}`, `{"lock":"none","stock":"units"}`, `{"lock":"none","stock":"grouped"}`,
+		}[n%6]
 		g.sell(policy, 600, func(sold <-chan struct{}) {
 			for range 2 {
 				select {

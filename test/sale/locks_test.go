@@ -7,8 +7,28 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
+	"seckill/internal/voucher"
 	"seckill/test/harness"
 )
+
+// Two processes sell under every way to take from the stock that needs no lock, outside lab mode.
+func TestEveryStockSellsWithoutALock(t *testing.T) {
+	t.Parallel()
+	for _, server := range []testkit.Database{testkit.MariaDB(t), testkit.MySQL(t)} {
+		s := harness.Stores{DB: server, Redis: []string{testkit.NewRedis(t).Addr()}}
+		a, b := harness.Start(t, s), harness.Start(t, s)
+		for _, stock := range []voucher.Stock{voucher.StockConditional, voucher.StockRows, voucher.StockUnits, voucher.StockGrouped} {
+			t.Run(server.Engine+" "+string(stock), func(t *testing.T) {
+				sale := harness.OpenSale(t, 100, fmt.Sprintf(`{"lock":"none","stock":%q}`, stock), a, b)
+				codes, orders := sale.OrderAll(150, 2, nil)
+				sale.CheckBalanced(0, codes, orders)
+				if sold := sale.Audit(0).Orders; sold != 100 || codes["created"] != 100 || codes["sold_out"]+codes["already_ordered"] != 200 {
+					t.Errorf("%d of 100 units were sold; 150 buyers with two requests each were told %v", sold, codes)
+				}
+			})
+		}
+	}
+}
 
 // Every mechanism that the project knows by name is wired to its servers. Two processes sell a voucher under it
 // in lab mode; the safe ones lock the whole voucher and wait for the lock. A mechanism that is in the catalogue

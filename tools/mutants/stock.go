@@ -17,11 +17,13 @@ func inStock() []mutant {
 		{"a group takes more units than are left", "internal/database/grouped.go",
 			"	if found[len(found)-1] != 1 {\n		return errTooFew", "	if found[len(found)-1] > 1 {\n		return errTooFew", database},
 		{"what is left is not sold, as it is less than a group", "internal/database/grouped.go",
-			"if err == nil && stock == 0 {", "if err == nil && stock < int64(len(all)) {", database},
+			"	case stock == 0:\n		return 0, voucher.ErrSoldOut", "	case stock < int64(len(all)):\n		return 0, voucher.ErrSoldOut", database},
 		{"a user's second order in a group shares the first one's fate", "internal/database/grouped.go",
 			"later = append(later, r)", "r.Answer(nil)", database},
 		{"one order's fault is that of its group", "internal/database/grouped.go",
 			"err == nil && len(all) == n {\n				first = n / 2", "err == nil && len(all) < n {\n				err = order.ErrAlreadyOrdered", database},
+		{"a group sells what was changed meanwhile", "internal/database/grouped.go",
+			"			t.AtRevision(all[0].revision)\n", "", database},
 		{"a panic in a group ends the process", "internal/database/grouped.go", "cause := recover()", "cause := any(nil)", database},
 	}
 }
