@@ -132,7 +132,8 @@ func (b *bed) clients(dial func(*process, *node) (net.Conn, error), p *process) 
 	for i, n := range b.nodes {
 		o := simulate.ClientOptions(func(context.Context, string, string) (net.Conn, error) { return dial(p, n) })
 		o.Addr = fmt.Sprintf("127.0.0.1:%d", n.number)
-		o.PoolSize, o.ReadBufferSize, o.WriteBufferSize = 50, 512, 512 // made thousands of times a second
+		o.PoolSize, o.ReadBufferSize = 50, 512 // made thousands of times a second
+		o.WriteBufferSize = 16 << 10           // a script is one write: it is read, and changed, as a whole
 		all[i] = redis.NewClient(o)
 	}
 	return all
