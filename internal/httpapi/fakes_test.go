@@ -54,6 +54,7 @@ type fixture struct {
 	keys      httpapi.Quota
 	cancels   httpapi.Quota
 	site      httpapi.Site
+	pages     http.Handler
 
 	undescribed bool // its answers are made up: they are not compared with api/openapi.json
 }
@@ -92,7 +93,7 @@ func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
 		Orders: r.orders, Lifecycle: r.lifecycle, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site,
+		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site, PaymentPages: r.pages, PaymentPagesURL: "http://127.0.0.1:4711",
 		Handovers:  r.handovers,
 		Log:        slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock,

@@ -40,7 +40,7 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Events, Handovers, Limit, Lookups, Keys, Cancels, Site and Ready are required.
+// Deps are the dependencies of the handlers. All but Events, Handovers, Limit, Lookups, Keys, Cancels, Site, PaymentPages and Ready are required.
 type Deps struct {
 	Orders      Orders
 	Lifecycle   Lifecycle
@@ -61,12 +61,16 @@ type Deps struct {
 	// keys a user may store, Cancels how many orders a user may cancel. nil means no limit.
 	Lookups, Keys, Cancels Quota
 	// Site is the pages for browsers. nil means that there are none.
-	Site       Site
-	Ready      Readiness
-	Log        *slog.Logger
-	Registerer prometheus.Registerer
-	Gatherer   prometheus.Gatherer
-	Now        func() time.Time
+	Site Site
+	// PaymentPages is the provider's pages, if they are served by this server: below the path /sandbox, at every address at
+	// which that is reached. PaymentPagesURL is where the provider itself has them.
+	PaymentPages    http.Handler
+	PaymentPagesURL string
+	Ready           Readiness
+	Log             *slog.Logger
+	Registerer      prometheus.Registerer
+	Gatherer        prometheus.Gatherer
+	Now             func() time.Time
 }
 
 // Orders places and returns orders. [order.Service] implements it.
@@ -270,6 +274,7 @@ func (a *API) newPublic() (*gin.Engine, error) {
 		}
 	}
 	a.addSite(e)
+	a.addPaymentPages(e)
 	if !a.cfg.DebugListener {
 		for _, path := range []string{"/livez", "/readyz", "/metrics"} {
 			e.GET(path, gin.WrapH(a.debug))

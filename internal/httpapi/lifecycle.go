@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"strings"
 	"time"
 
 	"seckill/internal/order"
@@ -12,8 +14,8 @@ import (
 type Lifecycle interface {
 	// Cancel cancels a user's unpaid order, or returns an [order.ErrNotCancellable].
 	Cancel(ctx context.Context, userID, id int64) (order.Order, error)
-	// Pay returns the payment of a user's order, the same one each time.
-	Pay(ctx context.Context, userID, id int64) (order.Payment, error)
+	// Pay returns the payment of a user's order, the same one each time. returnTo is where the buyer goes back to.
+	Pay(ctx context.Context, userID, id int64, returnTo string) (order.Payment, error)
 	// Refund begins to refund a paid order, or returns an [order.ErrNotRefundable].
 	Refund(ctx context.Context, id int64) (order.Order, error)
 	// Details returns what an order has besides its state.
@@ -37,9 +39,16 @@ func (a *API) payOrder(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	p, err := a.deps.Lifecycle.Pay(ctx, r.user, id)
+	returnTo := ""
+	if page := pageOrigin(r.Request); page != "" && a.deps.Site != nil {
+		returnTo = page + "/#order=" + formatID(id)
+	}
+	p, err := a.deps.Lifecycle.Pay(ctx, r.user, id, returnTo)
 	if err != nil {
 		return reply{}, err
+	}
+	if page, ours := strings.CutPrefix(p.URL, a.deps.PaymentPagesURL+"/"); ours && a.deps.PaymentPages != nil {
+		p.URL = cmp.Or(pageOrigin(r.Request), hostOrigin(r.Request)) + paymentPages + "/" + page
 	}
 	return a.render(http.StatusCreated, paymentJSON{PaymentID: p.ID, PayURL: p.URL, PayBy: p.PayBy.UTC()})
 }

@@ -8,23 +8,28 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/httpapi"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 )
 
 // fakeLifecycle returns what a test sets.
 type fakeLifecycle struct {
 	order   order.Order
 	payment order.Payment
-	details order.Details
-	await   func(context.Context, order.Order, time.Duration) error
-	err     error
+	// returnTo is what Pay was called with.
+	returnTo string
+	details  order.Details
+	await    func(context.Context, order.Order, time.Duration) error
+	err      error
 }
 
 func (f *fakeLifecycle) Cancel(context.Context, int64, int64) (order.Order, error) {
 	return f.order, f.err
 }
 
-func (f *fakeLifecycle) Pay(context.Context, int64, int64) (order.Payment, error) {
+func (f *fakeLifecycle) Pay(_ context.Context, _, _ int64, returnTo string) (order.Payment, error) {
+	f.returnTo = returnTo
 	return f.payment, f.err
 }
 
@@ -68,6 +73,38 @@ func TestOrdersThatArePaid(t *testing.T) {
 			t.Errorf("%s %s\n got %d %s\nwant %d %s", c.call.method, c.call.path, rec.Code, rec.Body, c.status, c.body)
 		}
 	}
+}
+
+// The buyer goes back to the page that has asked for the payment, and pays at the address at which that page is: on a
+// phone, the address of the server's loopback interface is the phone's own.
+func TestWhereIsPaid(t *testing.T) {
+	r := newFixture(t, lab, withSite(t), func(_ *httpapi.Config, f *fixture) {
+		f.pages = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Method + r.URL.Path)) })
+	})
+	const own = "http://127.0.0.1:4711"
+	for _, c := range []struct{ at, origin, payURL, returnTo string }{
+		{own + "/pay/x", "http://example.com", "http://example.com/sandbox/pay/x", "http://example.com/#order=7"},
+		{own + "/pay/x", "https://example.com", "https://example.com/sandbox/pay/x", "https://example.com/#order=7"}, // behind a proxy
+		{own + "/pay/x", "", "http://example.com/sandbox/pay/x", ""},                                                 // no browser
+		{"https://pay.example/x", "http://example.com", "https://pay.example/x", "http://example.com/#order=7"},
+		{own + "1/pay/x", "http://example.com", own + "1/pay/x", "http://example.com/#order=7"},
+	} {
+		r.lifecycle.payment = order.Payment{ID: "pay_1", URL: c.at, OrderID: 7, AmountCents: 800, PayBy: start()}
+		headers := []string{"X-User-ID: 42"}
+		if c.origin != "" {
+			headers = append(headers, "Origin: "+c.origin)
+		}
+		rec := r.do(t, call{"POST", "/api/v1/orders/7/payment", "", headers})
+		if rec.Code != http.StatusCreated || !strings.Contains(rec.Body.String(), `"pay_url":"`+c.payURL+`"`) || r.lifecycle.returnTo != c.returnTo {
+			t.Errorf("%+v: %d %s, back to %q", c, rec.Code, rec.Body, r.lifecycle.returnTo)
+		}
+	}
+	for _, method := range []string{"GET", "POST"} {
+		rec := sent(t.Context(), r.handler, method, "/sandbox/pay/x", "example.com")
+		fail.Unequal(t, rec.Body.String(), method+"/pay/x", "the page")
+	}
+	rec := sent(t.Context(), r.handler, "POST", "/sandbox/pay/x", "example.com", "Origin: http://elsewhere.example")
+	wantProblem(t, rec, http.StatusForbidden, "forbidden")
 }
 
 func TestStatesThatDoNotAllowIt(t *testing.T) {

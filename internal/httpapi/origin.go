@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"seckill/internal/samesite"
 )
@@ -24,6 +25,23 @@ func (a *API) checkSite(r *http.Request) error {
 		return fmt.Errorf("%w: a page of another site has sent this; in lab mode such a request changes nothing", errCrossSite)
 	}
 	return nil
+}
+
+// pageOrigin returns the origin of the page that has sent a request, if it is a page of this server; "" otherwise.
+func pageOrigin(r *http.Request) string {
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	if err != nil || origin.Host == "" || origin.Host != r.Host || origin.Scheme != "https" && origin.Scheme != "http" {
+		return ""
+	}
+	return origin.Scheme + "://" + origin.Host
+}
+
+// hostOrigin returns the origin that the client of a request has asked, as far as the request tells.
+func hostOrigin(r *http.Request) string {
+	if r.TLS != nil {
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
 }
 
 // sameSite returns next behind a check, for handlers that do not go through adapt.

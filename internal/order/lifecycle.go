@@ -145,8 +145,9 @@ func (l *Lifecycle) Cancel(ctx context.Context, userID, id int64) (Order, error)
 }
 
 // Pay returns the payment of a user's unpaid order, and creates it at the provider the first time. Two calls
-// at once create one payment: the provider knows the key of the order.
-func (l *Lifecycle) Pay(ctx context.Context, userID, id int64) (Payment, error) {
+// at once create one payment: the provider knows the key of the order. returnTo is the page to which the buyer goes back
+// from the provider's; "" if there is none.
+func (l *Lifecycle) Pay(ctx context.Context, userID, id int64, returnTo string) (Payment, error) {
 	o, err := l.Orders.Order(ctx, userID, id)
 	switch {
 	case err != nil:
@@ -162,7 +163,7 @@ func (l *Lifecycle) Pay(ctx context.Context, userID, id int64) (Payment, error) 
 		return Payment{}, fmt.Errorf("%w: this server has no payment provider", ErrUnavailable)
 	}
 	made, err := l.Provider.Create(ctx, PaymentRequest{
-		Key: PaymentKey(id), OrderID: id, AmountCents: p.AmountCents, PayBy: p.PayBy,
+		Key: PaymentKey(id), OrderID: id, AmountCents: p.AmountCents, PayBy: p.PayBy, ReturnTo: returnTo,
 	})
 	if err != nil {
 		return Payment{}, err

@@ -143,12 +143,12 @@ func TestPay(t *testing.T) {
 	store := &lifecycleStore{state: order.Unpaid, payment: order.Payment{OrderID: 1, AmountCents: 800, PayBy: until}}
 	pay := &provider{created: map[string]order.PaymentRequest{}, err: order.ErrPaymentUnavailable}
 	lifecycle := newLifecycle(t, store, pay)
-	fail.Unless(t, fail.Of(lifecycle.Pay(t.Context(), 42, 1)), order.ErrPaymentUnavailable, "a provider that does not answer")
+	fail.Unless(t, fail.Of(lifecycle.Pay(t.Context(), 42, 1, "")), order.ErrPaymentUnavailable, "a provider that does not answer")
 	pay.err = nil
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
-			p, err := lifecycle.Pay(t.Context(), 42, 1)
+			p, err := lifecycle.Pay(t.Context(), 42, 1, "")
 			if want := (order.Payment{ID: "pay_order-1", URL: "http://pay.example/order-1", OrderID: 1, AmountCents: 800, PayBy: until}); err != nil || p != want {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -159,11 +159,11 @@ func TestPay(t *testing.T) {
 		t.Errorf("created %+v", pay.created)
 	}
 	pay.err = order.ErrPaymentUnavailable // not needed any more
-	if p, err := lifecycle.Pay(t.Context(), 42, 1); err != nil || p.ID != "pay_order-1" {
+	if p, err := lifecycle.Pay(t.Context(), 42, 1, ""); err != nil || p.ID != "pay_order-1" {
 		t.Errorf("the payment again: %+v, %v", p, err)
 	}
 	for name, call := range map[string]func(user int64) error{
-		"pay":    func(user int64) error { _, err := lifecycle.Pay(t.Context(), user, 1); return err },
+		"pay":    func(user int64) error { _, err := lifecycle.Pay(t.Context(), user, 1, ""); return err },
 		"cancel": func(user int64) error { _, err := lifecycle.Cancel(t.Context(), user, 1); return err },
 	} {
 		fail.Unless(t, call(43), order.ErrNotFound, "%s another user's order", name)
@@ -172,16 +172,16 @@ func TestPay(t *testing.T) {
 
 func TestPayNeedsAProvider(t *testing.T) {
 	lifecycle := newLifecycle(t, &lifecycleStore{state: order.Unpaid}, nil)
-	fail.Unless(t, fail.Of(lifecycle.Pay(t.Context(), 42, 1)), order.ErrUnavailable, "without a provider")
+	fail.Unless(t, fail.Of(lifecycle.Pay(t.Context(), 42, 1, "")), order.ErrUnavailable, "without a provider")
 	// What the order's state forbids is no matter of the provider.
 	confirmed := &lifecycleStore{state: order.Confirmed, notPayable: true}
-	fail.Unless(t, fail.Of(newLifecycle(t, confirmed, nil).Pay(t.Context(), 42, 1)), order.ErrNotPayable, "a confirmed order")
+	fail.Unless(t, fail.Of(newLifecycle(t, confirmed, nil).Pay(t.Context(), 42, 1, "")), order.ErrNotPayable, "a confirmed order")
 }
 
 // An order that is not in the database yet can neither be paid nor cancelled there.
 func TestPendingOrdersHaveNoLifecycle(t *testing.T) {
 	lifecycle := newLifecycle(t, &lifecycleStore{state: order.Pending}, nil)
-	_, pay := lifecycle.Pay(t.Context(), 42, 1)
+	_, pay := lifecycle.Pay(t.Context(), 42, 1, "")
 	_, cancel := lifecycle.Cancel(t.Context(), 42, 1)
 	for err, want := range map[error]error{pay: order.ErrNotPayable, cancel: order.ErrNotCancellable} {
 		if state, ok := errors.AsType[*order.StateError](err); !errors.Is(err, want) || !ok || state.Status != order.Pending {

@@ -23,6 +23,8 @@ type PaymentRequest struct {
 	OrderID     int64
 	AmountCents int64
 	PayBy       time.Time
+	// ReturnTo is the page to which the buyer goes back, at most 500 characters; "" for none.
+	ReturnTo string
 }
 
 // RefundRequest asks a provider to return the whole amount of a payment.

@@ -25,7 +25,7 @@ func NewProvider(client *Client, currency string) *Provider {
 // Create implements [order.PaymentProvider].
 func (p *Provider) Create(ctx context.Context, r order.PaymentRequest) (order.Payment, error) {
 	made, err := p.client.Create(ctx, r.Key, CreatePayment{
-		Reference: strconv.FormatInt(r.OrderID, 10), AmountCents: r.AmountCents, Currency: p.currency, ExpiresAt: r.PayBy.UTC(),
+		Reference: strconv.FormatInt(r.OrderID, 10), AmountCents: r.AmountCents, Currency: p.currency, ExpiresAt: r.PayBy.UTC(), ReturnURL: r.ReturnTo,
 	})
 	if err != nil {
 		return order.Payment{}, domainError(err)

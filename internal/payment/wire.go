@@ -38,6 +38,8 @@ type CreatePayment struct {
 	AmountCents int64     `json:"amount_cents"`
 	Currency    string    `json:"currency"`
 	ExpiresAt   time.Time `json:"expires_at"`
+	// ReturnURL is the page to which the buyer goes back.
+	ReturnURL string `json:"return_url,omitempty"`
 }
 
 // CreateRefund is the body of POST /v1/payments/{id}/refunds.
@@ -91,12 +93,12 @@ const (
 	StatusOpen       = "open"       // the buyer has not decided
 	StatusProcessing = "processing" // the buyer has paid, and the money is on its way
 	StatusPaid       = "paid"
-	StatusRefused    = "refused" // by the buyer or the buyer's bank
+	StatusRefused    = "refused" // by the buyer or the buyer's bank; it may be tried again until it expires
 	StatusExpired    = "expired" // the buyer did not decide in time
 )
 
 // Final reports whether the payment is paid or can no longer be.
-func (p Payment) Final() bool { return p.Status != StatusOpen && p.Status != StatusProcessing }
+func (p Payment) Final() bool { return p.Status == StatusPaid || p.Status == StatusExpired }
 
 // Check returns an [ErrMalformed] that names what a provider should not send.
 func (p Payment) Check() error {

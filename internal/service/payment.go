@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -87,6 +88,15 @@ func (p *payments) events() httpapi.PaymentEvents {
 		return nil
 	}
 	return p.settlements
+}
+
+// pages returns the pages of an embedded provider, which the service serves too, and where the provider has them itself; nil
+// if there is none.
+func (p *payments) pages() (http.Handler, string) {
+	if p.sandbox == nil {
+		return nil, ""
+	}
+	return p.sandbox.Pages(), p.sandbox.URL()
 }
 
 // run carries out refunds, looks payments up, and serves the sandbox, until ctx ends.

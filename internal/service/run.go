@@ -91,8 +91,10 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, money.close()) }()
+	pages, at := money.pages()
 	api, err := newAPI(cfg, httpapi.Deps{
 		Orders: rec.orders(orders), Lifecycle: money.lifecycle, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
+		PaymentPages: pages, PaymentPagesURL: at,
 		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -15,7 +16,9 @@ const (
 	// maxBody bounds the bodies of requests, in bytes.
 	maxBody = 16 << 10
 	maxKey  = 128
-	maxPage = 1000
+	// maxReturn bounds a return_url, in bytes.
+	maxReturn = 500
+	maxPage   = 1000
 	// maxAmount is that of a voucher, and more than anybody pays.
 	maxAmount = 10_000_000_000
 )
@@ -133,6 +136,12 @@ func (s *Sandbox) createPayment(r *http.Request) (int, any, error) {
 	}
 	if err := checkMoney(req.AmountCents, req.Currency); err != nil {
 		return 0, nil, err
+	}
+	if len(req.ReturnURL) > maxReturn {
+		return 0, nil, badRequestError{"return_url is too long"}
+	}
+	if u, err := url.Parse(req.ReturnURL); req.ReturnURL != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		return 0, nil, badRequestError{"return_url is no address of a page"}
 	}
 	if req.Reference == "" || len(req.Reference) > 64 || req.ExpiresAt.IsZero() {
 		return 0, nil, badRequestError{"reference (1 to 64 bytes) and expires_at are needed"}

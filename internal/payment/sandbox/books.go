@@ -19,7 +19,9 @@ type payment struct {
 	Created time.Time `json:"created_at"`
 	// ArrivesAt is when money that is on its way arrives.
 	ArrivesAt time.Time `json:"arrives_at,omitzero"`
-	Refunds   []refund  `json:"refunds,omitempty"`
+	// ReturnURL is the page to which the buyer goes back; that of the first call with the key.
+	ReturnURL string   `json:"return_url,omitempty"`
+	Refunds   []refund `json:"refunds,omitempty"`
 }
 
 // refund is a refund and the idempotency key under which it was asked for.
@@ -84,10 +86,10 @@ func (b *books) apply(rec record) {
 			b.order = append(b.order, p.ID)
 		}
 		b.payments[p.ID], b.byKey[p.Key] = p, p
-		if p.Status == provider.StatusOpen || p.Status == provider.StatusProcessing {
-			b.unsettled[p.ID] = p
-		} else {
+		if p.Final() {
 			delete(b.unsettled, p.ID)
+		} else {
+			b.unsettled[p.ID] = p
 		}
 	}
 	if e := rec.Event; e != nil {
@@ -146,7 +148,7 @@ func (b *books) create(key string, req provider.CreatePayment) (payment, error) 
 		return b.current(old.ID)
 	}
 	id := "pay_" + rand.Text()
-	p := &payment{Key: key, Created: b.now(), Payment: provider.Payment{
+	p := &payment{Key: key, Created: b.now(), ReturnURL: req.ReturnURL, Payment: provider.Payment{
 		ID: id, Reference: req.Reference, AmountCents: req.AmountCents, Currency: req.Currency,
 		Status: provider.StatusOpen, PayURL: b.pageURL(id), ExpiresAt: req.ExpiresAt,
 	}}
@@ -177,7 +179,7 @@ func (b *books) settle(p *payment) error {
 	switch {
 	case p.Status == provider.StatusProcessing && !now.Before(p.ArrivesAt):
 		return b.paid(*p, p.ArrivesAt)
-	case p.Status == provider.StatusOpen && !now.Before(p.ExpiresAt):
+	case p.undecided() && !now.Before(p.ExpiresAt):
 		expired := *p
 		expired.Status = provider.StatusExpired
 		return b.change(expired, provider.EventExpired)
@@ -213,12 +215,17 @@ func (b *books) settleAll() (next time.Time, err error) {
 	return next, nil
 }
 
-// decide is the buyer's decision on the payment page. Only the first one counts.
+// undecided reports whether the buyer may pay: whoever has refused, or was refused, may try again.
+func (p *payment) undecided() bool {
+	return p.Status == provider.StatusOpen || p.Status == provider.StatusRefused
+}
+
+// decide is the buyer's decision on the payment page. Once it is to pay, it counts.
 func (b *books) decide(id string, pay bool) (payment, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, err := b.current(id)
-	if err != nil || p.Status != provider.StatusOpen {
+	if err != nil || !p.undecided() || !pay && p.Status == provider.StatusRefused {
 		return p, err
 	}
 	switch late := milliseconds(b.behaviour.PayLateMS); {

@@ -7,7 +7,7 @@
 //	GET  /v1/payments?after=N       the payments, oldest first: the sandbox's books, for audits
 //	POST /v1/payments/{id}/refunds  Idempotency-Key; 201 the refund, the same when repeated
 //	GET, PUT /sandbox/behaviour     the switches, see [Behaviour]
-//	GET, POST /pay/{id}             the payment page: pay or refuse. It works without scripts
+//	GET, POST /pay/{id}             the payment page: pay or refuse, and the way back to return_url. It works without scripts
 //
 // Calls below /v1 and /sandbox need the API key. The address of a payment page is the secret of that page: its id
 // has 128 random bits. Pages are served under the sandbox's own host names only, and a decision that a page of another
@@ -18,7 +18,8 @@
 //	open → processing → paid    the buyer pays; with the switch pay_late_ms the money arrives later
 //	open → paid                 without it at once
 //	open → refused              the buyer refuses
-//	open → expired              the buyer did neither until expires_at
+//	refused → …                 as open: it may be tried again
+//	open, refused → expired     the buyer did not pay until expires_at
 //
 // Money that is on its way arrives, also after expires_at. A refund gives back a part of a paid payment or all of
 // it, never more.

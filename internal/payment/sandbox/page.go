@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"time"
 
 	provider "seckill/internal/payment"
 	"seckill/internal/samesite"
@@ -19,9 +20,14 @@ var styleSheet []byte
 
 // pageData is what the page shows.
 type pageData struct {
+	words
 	Found bool
 	payment
+	left time.Duration
 }
+
+// Left is the time left to pay, to the second.
+func (p pageData) Left() string { return p.left.Truncate(time.Second).String() }
 
 // Amount is the amount for people.
 func (p pageData) Amount() string {
@@ -64,7 +70,9 @@ func (s *Sandbox) showPage(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, err)
 		return
 	}
-	s.html(w, status, s.pages.Lookup("page"), pageData{Found: err == nil, payment: p})
+	s.html(w, status, s.pages.Lookup("page"), pageData{
+		words: wordsFor(r), Found: err == nil, payment: p, left: max(0, p.ExpiresAt.Sub(s.books.now())),
+	})
 }
 
 // decide is POST /pay/{id}. It answers with the page's address, so that a reload repeats nothing.
@@ -77,17 +85,33 @@ func (s *Sandbox) decide(w http.ResponseWriter, r *http.Request) {
 	p, err := s.books.decide(r.PathValue("id"), decision == "pay")
 	switch {
 	case errors.Is(err, errUnknown):
-		s.html(w, http.StatusNotFound, s.pages.Lookup("page"), pageData{})
+		s.html(w, http.StatusNotFound, s.pages.Lookup("page"), pageData{words: wordsFor(r)})
 	case err != nil:
 		s.failed(w, err)
 	default:
-		http.Redirect(w, r, "/pay/"+p.ID, http.StatusSeeOther)
+		// Relative to the page: the service serves it below a path of its own. http.Redirect would make that absolute.
+		w.Header().Set("Location", p.ID)
+		w.WriteHeader(http.StatusSeeOther)
 	}
 }
 
+// Pages returns the payment pages for a server that has checked that a request names it, and that serves them below a path
+// of its own. A decision that a page of another site has sent is refused.
+func (s *Sandbox) Pages() http.Handler {
+	forgery := http.NewCrossOriginProtection()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /pay/{id}", s.showPage)
+	mux.Handle("POST /pay/{id}", forgery.Handler(http.HandlerFunc(s.decide)))
+	mux.HandleFunc("GET /pay.css", s.style)
+	return http.MaxBytesHandler(mux, maxBody)
+}
+
 // showBooks is GET /: what the sandbox is, with its sums. It names no payment: a page's address is its secret.
-func (s *Sandbox) showBooks(w http.ResponseWriter, _ *http.Request) {
-	s.html(w, http.StatusOK, s.pages.Lookup("books"), s.books.sums())
+func (s *Sandbox) showBooks(w http.ResponseWriter, r *http.Request) {
+	s.html(w, http.StatusOK, s.pages.Lookup("books"), struct {
+		words
+		sums
+	}{wordsFor(r), s.books.sums()})
 }
 
 func (s *Sandbox) style(w http.ResponseWriter, _ *http.Request) {
@@ -103,6 +127,7 @@ func (s *Sandbox) html(w http.ResponseWriter, status int, page *template.Templat
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Accept-Language")
 	w.WriteHeader(status)
 	if err := page.Execute(w, data); err != nil {
 		s.cfg.Log.Debug("sandbox: a page was not written to its end", "error", err)

@@ -76,6 +76,29 @@ func TestCreateIsIdempotent(t *testing.T) {
 	})
 }
 
+// A payment that was refused may be tried again, and its page has the way back to where the buyer came from.
+func TestRefusedAndTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, r := behaving(t, sandbox.Behaviour{})
+		req := anHour()
+		req.ReturnURL = "https://shop.example/#order=4711"
+		created := p.create(t, "k", req)
+		page := p.press(t, created, "refuse")
+		fail.Without(t, page, "You have refused", "Try again: pay", "1h0m0s left to pay", `<a href="https://shop.example/#order=4711">Back to the shop</a>`)
+		if page := p.press(t, created, "pay"); !strings.Contains(page, "Paid.") {
+			t.Errorf("the page after paying: %s", page)
+		}
+		p.wantStatus(t, created.ID, payment.StatusPaid)
+		r.want(t, time.Second, "refused", "paid")
+		_, page = p.send(t, "GET", "/pay/"+created.ID, "", "Accept-Language: fr, zh-CN;q=0.9, en;q=0.8")
+		fail.Without(t, page, `<html lang="zh-CN">`, "已付款。", ">返回商城</a>")
+		for _, wrong := range []string{"javascript:alert(1)", "//shop.example/", "/pay", strings.Repeat("x", 501)} {
+			req.ReturnURL = wrong
+			fail.Unless(t, fail.Of(p.Create(t.Context(), "other", req)), payment.ErrRefused, "return_url %q", wrong)
+		}
+	})
+}
+
 func TestRefuseAndExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := behaving(t, sandbox.Behaviour{})
@@ -86,7 +109,7 @@ func TestRefuseAndExpire(t *testing.T) {
 		expired := p.create(t, "k2", anHour())
 		r.want(t, time.Hour-1, "refused")
 		p.wantStatus(t, expired.ID, payment.StatusOpen)
-		r.want(t, time.Second, "refused", "expired") // nobody asks for it
+		r.want(t, time.Second, "refused", "expired", "expired") // nobody asks for them
 		if page := p.press(t, expired, "pay"); !strings.Contains(page, "The time to pay is over") {
 			t.Errorf("the page after the time: %s", page)
 		}
