@@ -67,7 +67,7 @@ func (s *shop) placeGroup(orders []order.Order) (placed int) {
 	var answered []func()
 	for _, o := range orders {
 		answered = append(answered, s.Go(func() {
-			_, err := s.db.Orders().PlaceGrouped(s.Context(), o)
+			_, err := s.db.Orders().PlaceGrouped(s.Context(), o, 0) // nobody has changed the voucher
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
