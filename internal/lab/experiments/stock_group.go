@@ -22,6 +22,7 @@ func twoGroups(t *lab.Trial, setup lab.Setup) {
 	s := newShop(t, setup, n, actor(one), actor(two))
 	s.refused = []int64{}
 	group := func(lane string, first, size int) (placed int) {
+		s.step(lane, finding.Notes, i18n.F("%d orders", size), false)
 		var orders []order.Order
 		for i := range size {
 			orders = append(orders, s.newOrder(int64(first+i)))
@@ -42,10 +43,10 @@ func twoGroups(t *lab.Trial, setup lab.Setup) {
 	s.mark(s.engine, finding.Notes, i18n.F("stock %d; user 1 has an order", n-1), false)
 	inOne := group(one, 1, n/2+1) // user 1 orders once more
 	inTwo := group(two, 101, n)
-	s.finish(finding.Undersold, func(found int, ev judge.Evidence) i18n.Text {
+	s.finish(finding.Undersold, func(found int, _ judge.Evidence) i18n.Text {
 		return i18n.F("One of the %d orders of group 1 is the second one of its user: %d are placed. The %d orders of group 2 are more than what is left: %d are placed. Units that nobody has: %d.",
 			n/2+1, inOne, n, inTwo, found)
-	}, func(_ int, ev judge.Evidence) i18n.Text {
+	}, func(int, judge.Evidence) i18n.Text {
 		return i18n.F("One of the %d orders of group 1 is the second one of its user: the %d others are placed. The %d orders of group 2 are more than what is left: %d are placed, and all is sold.",
 			n/2+1, inOne, n, inTwo)
 	})

@@ -156,7 +156,7 @@ func crowdAtCounters(t *lab.Trial, setup lab.Setup) {
 	ev := s.evidence()
 	s.step(others, finding.Notes, i18n.F("%d have bought", ev.Audit.Orders), false)
 	s.mark(s.engine, finding.WritesStock, i18n.F("stock %d", ev.Audit.Stock), ev.Audit.Stock > 0)
-	s.finish(finding.Undersold, func(found int, ev judge.Evidence) i18n.Text {
+	s.finish(finding.Undersold, func(found int, _ judge.Evidence) i18n.Text {
 		return i18n.F("The counter of a buyer is empty at %s, and the buyer is told that all is sold, while other counters have units. In the end %d of %d buyers were told so, "+
 			"and %d units are left in counters at which nobody has asked.", moment(empty), len(s.refused), n, found)
 	}, func(_ int, ev judge.Evidence) i18n.Text {

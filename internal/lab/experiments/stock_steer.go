@@ -57,7 +57,7 @@ func refilledWhileSelling(t *lab.Trial, setup lab.Setup) {
 	orders := s.evidence().Audit.Orders
 	s.step(others, finding.Notes, i18n.F("%d have bought", orders), false)
 	s.mark(s.engine, finding.Notes, i18n.F("order %d of %d", orders, n+more), orders > int64(n+more))
-	s.finish(finding.Oversold, func(found int, ev judge.Evidence) i18n.Text {
+	s.finish(finding.Oversold, func(_ int, ev judge.Evidence) i18n.Text {
 		return i18n.F("The administrator reads a stock of %d at %s. %d units are sold. At %s the administrator writes %d more than was read, and the units that were sold are on sale again: %d orders for %d units.",
 			seen.Stock, moment(read), before, moment(wrote), more, ev.Audit.Orders, n+more)
 	}, func(_ int, ev judge.Evidence) i18n.Text {
