@@ -195,6 +195,9 @@ func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l i18
 		say(i18n.F("Why: %s", e.Says(lab.Why)))
 		fmt.Fprintln(w)
 	}
+	for _, r := range e.Reports {
+		fmt.Fprintf(w, "  %s: %s\n", i18n.F("Public report").In(l), r.URL())
+	}
 	for _, m := range r.Measures {
 		fmt.Fprintf(w, "  %s: %s\n", m.Name.In(l), strings.TrimSpace(number(m.Value)+" "+m.Unit.In(l)))
 	}

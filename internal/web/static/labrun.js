@@ -39,7 +39,7 @@ function description(lab, e, deciding) {
     h('section', {}, h('h2', {}, t('lab.done')), ...steps.map((p) => h('p', {}, p))),
     h('section', {}, h('h2', {}, t('lab.decides')), h('dl', { class: 'kinds' },
       ...deciding.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]))),
-    h('details', {}, h('summary', {}, t('lab.sources')), h('ul', { class: 'sources' }, ...e.sources.map((s) =>
+    e.sources.length + e.reports.length > 0 && h('details', {}, h('summary', {}, t('lab.sources')), h('ul', { class: 'sources' }, ...e.sources.map((s) =>
       h('li', { lang: 'en' }, `${s.document} · ${s.title}: “${s.section}”`)),
     ...e.reports.map((r) => h('li', {}, h('a', { href: r.url }, r.name))))));
 }
