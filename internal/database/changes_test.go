@@ -69,8 +69,8 @@ func TestOrdersOfAnOldRevision(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		wantErr(t, change(t.Context(), d, 0, voucher.Change{Paused: ptr(true)}))
-		for id, stock := range map[int64]voucher.Stock{2: voucher.StockRows, 3: voucher.StockUnits} {
-			v := newVoucher(id, 10)
+		for id, stock := range map[int64]voucher.Stock{2: voucher.StockRows, 3: voucher.StockUnits, 4: voucher.StockGrouped} {
+			v := newVoucher(id, 20)
 			v.Policy.Stock = stock
 			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
 			wantErr(t, errOf(d.Vouchers().ChangeVoucher(t.Context(), id, 0, voucher.Change{Paused: ptr(true)}, time.Now())))
@@ -103,13 +103,26 @@ func TestOrdersOfAnOldRevision(t *testing.T) {
 				}
 			}
 		}
+		for i, revision := range []int64{1, 2, 1, 2, 0} { // one after the other, and in groups below
+			err := errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1)), revision))
+			if errors.Is(err, voucher.ErrChanged) != (revision == 1) {
+				t.Errorf("grouped at revision %d: %v", revision, err)
+			}
+		}
+		for i, err := range runAtOnce(40, func(i int) error {
+			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+100), 4, int64(i+100)), int64(1+i%2)))
+		}) {
+			if !errors.Is(err, []error{voucher.ErrChanged, nil}[i%2]) {
+				t.Errorf("order %d of a group: %v", i, err)
+			}
+		}
 	})
 }
 
 // Units are added and taken away, and the sale is paused and resumed, while buyers buy: the stock and the orders add up at
 // every moment, nothing is sold after a pause was told, and all that is left sells.
 func TestChangesRaceOrders(t *testing.T) {
-	for _, stock := range []voucher.Stock{voucher.StockConditional, voucher.StockRows, voucher.StockUnits} {
+	for _, stock := range []voucher.Stock{voucher.StockConditional, voucher.StockRows, voucher.StockUnits, voucher.StockGrouped} {
 		t.Run(string(stock), func(t *testing.T) { changesRaceOrders(t, stock) })
 	}
 }
@@ -137,6 +150,15 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 				for ctx.Err() == nil {
 					at, n := revision.Load(), id.Add(1)
 					if at%2 == 0 { // paused: its cache says so
+						continue
+					}
+					if stock == voucher.StockGrouped {
+						switch err := errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(n, 1, n), at)); {
+						case err == nil:
+							sold.Add(1)
+						case !errors.Is(err, voucher.ErrChanged) && !errors.Is(err, voucher.ErrSoldOut):
+							t.Error(err)
+						}
 						continue
 					}
 					err := d.Orders().Transact(t.Context(), func(ctx context.Context, tx order.Tx) error {

@@ -121,9 +121,10 @@ func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int)
 	return found, nil
 }
 
-func (m *fakeStore) PlaceGrouped(ctx context.Context, o order.Order, _ int64) (attempts int, err error) {
+func (m *fakeStore) PlaceGrouped(ctx context.Context, o order.Order, revision int64) (attempts int, err error) {
 	err = m.Transact(ctx, func(ctx context.Context, tx order.Tx) error {
 		attempts++
+		tx.AtRevision(revision)
 		if err := tx.Decrement(ctx, o.VoucherID); err != nil {
 			return err
 		}

@@ -47,7 +47,12 @@ func TestSoakChaosGalera(t *testing.T) {
 
 func runChaos(t *testing.T, rounds int, database func(*testing.T) chaosDatabase) {
 	t.Helper()
-	c := &chaos{bed: openBed(t, rounds), db: database(t), redis: harness.NewReplicated(t, harness.Fsync("always")...), other: testkit.NewRedis(t)}
+	runChaosOf(t, rounds, database, false)
+}
+
+func runChaosOf(t *testing.T, rounds int, database func(*testing.T) chaosDatabase, steered bool) {
+	t.Helper()
+	c := &chaos{steered: steered, bed: openBed(t, rounds), db: database(t), redis: harness.NewReplicated(t, harness.Fsync("always")...), other: testkit.NewRedis(t)}
 	t.Cleanup(c.stragglers.Wait)
 	for i := range c.apis {
 		c.start(i)
@@ -84,6 +89,7 @@ type chaos struct {
 	sales      []*chaosRound
 	stragglers sync.WaitGroup
 	during     int // strikes before all was sold
+	steered    bool
 }
 
 func (c *chaos) start(i int) {
@@ -98,6 +104,8 @@ type chaosRound struct {
 	*harness.Sale
 	stock int
 	over  atomic.Bool // a buyer was told that it is sold out
+
+	pauses pauses
 
 	mu     sync.Mutex
 	orders map[int]string // by user
@@ -120,12 +128,20 @@ func (c *chaos) round() {
 	for range harness.Connections {
 		buyers.Go(func() { c.buyers(s, calm) })
 	}
+	var admin *administrator
+	if c.steered {
+		admin = c.administer(s)
+	}
 	for range strikes {
 		strike := c.deal(400*time.Millisecond, c.hands)
 		if !s.over.Load() {
 			c.during++
 		}
 		strike()
+	}
+	if c.steered {
+		harness.WaitReady(c.t, c.apis[:]...)
+		admin.end()
 	}
 	close(calm)
 	buyers.Wait()
@@ -137,12 +153,16 @@ func (c *chaos) buyers(s *chaosRound, calm <-chan struct{}) {
 	for c.t.Context().Err() == nil {
 		user := int(c.users.Add(1))
 		if answered, _ := c.buyUntilAnswered(s, user, time.Second); !answered {
-			// The next buyer does not wait for this one.
-			c.stragglers.Go(func() {
+			insist := func() {
 				if answered, last := c.buyUntilAnswered(s, user, 2*time.Minute); !answered {
 					c.t.Errorf("user %d never had an answer, but %q", user, last)
 				}
-			})
+			}
+			if c.steered { // while it is paused, everybody waits
+				insist()
+			} else { // the next buyer does not wait for this one
+				c.stragglers.Go(insist)
+			}
 		}
 		select {
 		case <-calm:
@@ -158,7 +178,11 @@ func (c *chaos) buyers(s *chaosRound, calm <-chan struct{}) {
 // buyUntilAnswered repeats a request until it is answered, or until patience has passed.
 func (c *chaos) buyUntilAnswered(s *chaosRound, user int, patience time.Duration) (answered bool, last string) {
 	for begun, n := time.Now(), user; ; n++ {
+		paused := s.pauses.n.Load()
 		got := c.ask(s, n, user)
+		if n == user && got.Order != "" && paused%2 == 1 && paused == s.pauses.n.Load() {
+			c.t.Errorf("user %d bought while the sale was paused", user)
+		}
 		s.mu.Lock()
 		s.codes[got.Code]++
 		if got.Order != "" {
@@ -172,6 +196,10 @@ func (c *chaos) buyUntilAnswered(s *chaosRound, user int, patience time.Duration
 			s.over.Store(true)
 			return true, got.Code
 		case "network", "unavailable", "busy":
+		case "sale_paused", "sale_ended":
+			if !c.steered {
+				c.t.Errorf("user %d was told %q", user, got.Code)
+			}
 		default:
 			c.t.Errorf("user %d was told %q", user, got.Code)
 			return true, got.Code
