@@ -39,7 +39,7 @@ func inAdmission() []mutant {
 		{"another Redis is taken after a kill", "internal/pairing/pairing.go", "case !own && !p.known(db, redis):", "case false:", "./internal/pairing"},
 		{"a young copy of a store joins the pair", "internal/pairing/pairing.go", "if !p.joined && !p.mayJoin(db, began) {", "if !p.joined && !p.mayJoin(db, began) && false {", "./internal/pairing"},
 		{"a voucher opens before all its users are loaded", ledger + "open.lua",
-			"if known[1] ~= ARGV[2] or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then", "if known[1] ~= ARGV[2] then", admission},
+			"if known[1] ~= ARGV[2] or tonumber(known[4] or 0) > tonumber(ARGV[10]) or redis.call('HLEN', fresh) ~= tonumber(ARGV[7]) then", "if known[1] ~= ARGV[2] or tonumber(known[4] or 0) > tonumber(ARGV[10]) then", admission},
 		{"a voucher is forgotten before its orders are persisted", "internal/admission/forget.go",
 			"if all[i].Now < due || all[i].Pending > 0 {", "if all[i].Now < due {", admission},
 		{"a closed bucket counts as open", "internal/admission/node.go", "return redis > 0 && redis%2 == 0 && (", "return redis > 0 && (", admission},
