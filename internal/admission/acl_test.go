@@ -52,7 +52,7 @@ func TestACLOfTheDocs(t *testing.T) {
 	}
 	scripts := 0
 	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".lua" {
+		if err != nil || filepath.Ext(path) != ".lua" || strings.HasPrefix(path, "../lab/") { // the laboratory has servers of its own
 			return err
 		}
 		scripts++
