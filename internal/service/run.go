@@ -112,7 +112,7 @@ func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
 	}
-	site, err := web.New(web.Config{Lab: cfg.Lab, Currency: cfg.Payment.Currency})
+	site, err := web.New(web.Config{Lab: cfg.Lab, Currency: cfg.Payment.Currency, Locks: deps.Lockers.Names()})
 	if err != nil {
 		return nil, err
 	}

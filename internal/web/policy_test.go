@@ -16,9 +16,9 @@ import (
 	"seckill/internal/web"
 )
 
-// The console is told each lock and which of them are safe.
+// The console is told each lock, which of them are safe, and which this server has.
 func TestFormKnowsTheLocks(t *testing.T) {
-	site, err := web.New(web.Config{})
+	site, err := web.New(web.Config{Locks: []string{"reentrant", "naive"}})
 	fail.NowIf(t, err)
 	answer := httptest.NewRecorder()
 	site.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/static/x/locks.js", http.NoBody))
@@ -26,12 +26,13 @@ func TestFormKnowsTheLocks(t *testing.T) {
 	var told []struct {
 		Name string
 		Safe bool
+		Here bool
 	}
 	if err := json.Unmarshal([]byte(listed), &told); err != nil || !module || len(told) != len(lock.Catalogue()) {
 		t.Fatalf("%q: %v", answer.Body, err)
 	}
 	for i, m := range lock.Catalogue() {
-		if told[i].Name != m.Name || told[i].Safe != m.Safe {
+		if told[i].Name != m.Name || told[i].Safe != m.Safe || told[i].Here != (m.Name == "reentrant" || m.Name == "naive") {
 			t.Errorf("the console is told %+v, want %+v", told[i], m)
 		}
 	}

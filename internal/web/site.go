@@ -33,6 +33,8 @@ type Config struct {
 	Lab bool
 	// Currency is that of all prices, by ISO 4217.
 	Currency string
+	// Locks are the mechanisms that the service has.
+	Locks []string
 }
 
 // Site is the pages and their files, hashed. It never changes, so it may be used concurrently.
@@ -82,7 +84,7 @@ func newSite(pages map[string]string, cfg Config, more map[string]string) (*Site
 	if err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
-	if err := s.addStatic(more, messages, slices.Collect(maps.Values(pages))); err != nil {
+	if err := s.addStatic(more, messages, slices.Collect(maps.Values(pages)), cfg.Locks); err != nil {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	for at, name := range pages {
@@ -95,7 +97,7 @@ func newSite(pages map[string]string, cfg Config, more map[string]string) (*Site
 
 // addStatic adds the files of the folder static, more of them, and as modules the locks, and the messages of each page in
 // each language.
-func (s *Site) addStatic(more map[string]string, messages map[string]map[string]string, pages []string) error {
+func (s *Site) addStatic(more map[string]string, messages map[string]map[string]string, pages, here []string) error {
 	names, err := fs.ReadDir(files, "static")
 	if err != nil {
 		return err
@@ -128,7 +130,7 @@ func (s *Site) addStatic(more map[string]string, messages map[string]map[string]
 		}
 		return add(name, fmt.Appendf(nil, "export default %s;\n", text))
 	}
-	if err := addModule("locks.js", locks()); err != nil {
+	if err := addModule("locks.js", locks(here)); err != nil {
 		return err
 	}
 	slices.Sort(pages)
@@ -151,13 +153,14 @@ func (s *Site) addStatic(more map[string]string, messages map[string]map[string]
 type listedLock struct {
 	Name string `json:"name"`
 	Safe bool   `json:"safe"`
+	Here bool   `json:"here"` // this service has it
 }
 
 // locks lists those that a policy may name.
-func locks() []listedLock {
+func locks(here []string) []listedLock {
 	var all []listedLock
 	for _, m := range lock.Catalogue() {
-		all = append(all, listedLock{m.Name, m.Safe})
+		all = append(all, listedLock{m.Name, m.Safe, slices.Contains(here, m.Name)})
 	}
 	return all
 }

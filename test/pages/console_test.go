@@ -35,6 +35,15 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 		v.do(`document.getElementById('buyers').value = '100'; document.getElementById('rush-go').click()`)
 		v.until("the rush is over", `document.getElementById('rush-outcome').textContent.startsWith('100 buyers')`)
 	}
+	// The title is what the buyers read: no preset writes its lesson there. A lock that this server does not have is not called safe.
+	title := v.says(`document.getElementById('title').value`)
+	v.do(`{ const p = document.getElementById('preset'); p.value = 'oversell'; p.dispatchEvent(new Event('input')); }`)
+	fail.Unequal(t, v.says(`document.getElementById('title').value`), title, "the title, after a preset")
+	v.do(`{ const p = document.getElementById('preset'); p.value = 'locked'; p.dispatchEvent(new Event('input'));
+		const l = document.getElementById('policy-lock'); l.value = 'zk-queue'; l.dispatchEvent(new Event('input')); }`)
+	if got := v.says(`document.querySelector('#policy-lock [value=zk-queue]').disabled + document.getElementById('warnings').textContent`); !strings.HasPrefix(got, "trueThis server does not have") {
+		t.Errorf("of a lock that this server does not have it is said %q", got)
+	}
 	offer("oversell", "Weak")
 	if got := v.says(`document.querySelectorAll('#warnings .bad').length`); got != "3" { // lock, stock, fault
 		t.Errorf("%s warnings: %s", got, v.says(`document.getElementById('warnings').innerText`))
@@ -71,6 +80,11 @@ func consoleFits(t *testing.T, v *visitor) {
 			name := fmt.Sprintf("console-%d-%s", width, scheme)
 			fail.NowIf(t, browser.Window(v.tab, width, 1000, scheme))
 			v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click()`, []string{"en", "zh"}[i%2]))
+			// On a phone too, the button that sends a rush and the verdict are seen together, wherever the page is.
+			v.do(`document.getElementById('chart').scrollIntoView()`)
+			if got := v.says(`['rush-go', 'verdict'].every((id) => { const r = document.getElementById(id).getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight; })`); got != "true" {
+				t.Errorf("%s: the button and the verdict are not seen together", name)
+			}
 			if got := v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); got != "0" {
 				t.Errorf("%s: %s px too wide", name, got)
 			}
@@ -100,6 +114,7 @@ func consoleAsksForTheToken(b context.Context, t *testing.T) {
 		v.do(fmt.Sprintf(`document.getElementById('token').value = %q; document.querySelector('#identity .go').click()`, token))
 	}
 	use("not the administrator's")
+	v.until("it is said that the token is refused", `document.getElementById('identity-error').textContent.includes('does not accept')`)
 	use(harness.AdminToken)
 	v.until("the figures are there", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
 	fail.Unequal(t, v.says(`document.getElementById('rush')`), "null", "there is a rush")

@@ -103,7 +103,7 @@ func pageFollowsAllOrders(b context.Context, t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	v.do(`see(false)`)
-	v.until("it knows when it is seen again", `document.querySelector('#orders .chip').textContent === 'Cancelled'`)
+	v.until("it knows when it is seen again", fmt.Sprintf(`document.querySelector('#orders [href="#order=%s"] .chip').textContent === 'Cancelled'`, id))
 	v.until("it waits for the others", `waiting.size === 1 && [...waiting][0].split(':unpaid').length === 6`)
 	v.untroubled(url)
 }

@@ -30,7 +30,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.untilThere(title)
 	v.do(holdFirstWait)
 	v.do(card(title, ".buy") + `.click()`)
-	v.untilOutcome(title, "It is not paid yet")
+	v.untilOutcome(title, "not paid yet")
 	v.until("the time to pay is shown", `/^(10:00|09:\d\d) left to pay$/.test(`+card(title, ".when")+`.textContent)`)
 
 	v.do(card(title, ".cancel") + `.focus()`)
@@ -47,10 +47,10 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.until("it can be bought again", `!`+card(title, ".buy")+`.hidden && !`+card(title, ".buy")+`.disabled`)
 	v.until("the answer about the cancelled order is there", `window.release !== undefined`)
 	v.do(card(title, ".buy") + `.click()`)
-	v.untilOutcome(title, "It is not paid yet")
+	v.untilOutcome(title, "not paid yet")
 	v.do(`window.release()`)
 	v.until("the page has read it", `window.read`)
-	if got := v.says(card(title, ".outcome") + `.textContent`); !strings.Contains(got, "It is not paid yet") {
+	if got := v.says(card(title, ".outcome") + `.textContent`); !strings.Contains(got, "not paid yet") {
 		t.Errorf("a late answer about the cancelled order makes the card of the new one say %q", got)
 	}
 	v.untroubled(url)
@@ -60,7 +60,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	buyer := v.says(`sessionStorage.getItem('seckill.buyer')`)
 	v = visitAfter(b, t, fmt.Sprintf(`sessionStorage.setItem('seckill.buyer', %q)`, buyer), at+"/")
 	v.untilThere(title)
-	v.untilOutcome(title, "It is not paid yet")
+	v.untilOutcome(title, "not paid yet")
 	v.do(card(title, ".pay") + `.click()`)
 	v.arrives("the provider's page", `document.querySelector('[value=refuse]') !== null`)
 	if got := v.says(`location.origin + document.title`); !strings.HasPrefix(got, at+"Order ") {

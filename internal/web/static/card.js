@@ -6,8 +6,6 @@ import { h, set, show, text } from './dom.js';
 import { duration, has, moment, money, number, t } from './i18n.js';
 import { live, statusName, statusSentence, statusTone } from './status.js';
 
-const lab = document.documentElement.dataset.mode === 'lab';
-
 // The reasons of a refusal after which this voucher cannot be bought by this buyer.
 const closed = new Set(['already_ordered', 'sale_ended']);
 
@@ -26,7 +24,6 @@ export class Card {
     this.pays = h('strong');
     this.worth = h('s');
     this.off = h('span', { class: 'off' });
-    this.policy = h('p', { class: 'policy' });
     this.level = h('i');
     this.left = h('p');
     this.buy = button('go buy', () => this.trying() || does.buy(this));
@@ -37,7 +34,7 @@ export class Card {
     this.halt = button('link stop', () => this.stop());
     this.cancel = button('link cancel', () => does.cancel(this));
     this.element = h('li', { id: `card-${id}` }, h('article', { class: 'card', 'aria-labelledby': `v${id}` },
-      h('div', { class: 'face' }, this.title, h('p', { class: 'price' }, this.pays, ' ', this.worth, ' ', this.off), this.policy),
+      h('div', { class: 'face' }, this.title, h('p', { class: 'price' }, this.pays, ' ', this.worth, ' ', this.off)),
       h('div', { class: 'stub' },
         h('div', { class: 'stock' }, h('span', { class: 'bar', 'aria-hidden': 'true' }, this.level), this.left),
         h('div', { class: 'slot' }, this.buy, this.pay, this.see),
@@ -72,7 +69,6 @@ export class Card {
     text(this.pays, v.price_cents > 0 ? money(v.price_cents) : t('card.free'));
     text(this.worth, v.value_cents > v.price_cents ? money(v.value_cents) : '');
     text(this.off, v.value_cents > v.price_cents ? t('card.off', { percent: Math.round(100 - 100 * v.price_cents / v.value_cents) }) : '');
-    text(this.policy, lab ? policyName(v.policy) : '');
     const stock = Math.max(0, v.stock);
     this.level.style.inlineSize = `${v.initial_stock > 0 ? 100 * Math.min(1, stock / v.initial_stock) : 0}%`;
     text(this.left, t('card.left', { left: number(stock), of: number(v.initial_stock) }));
@@ -166,9 +162,4 @@ function delay(error) {
 export function refusalText(error) {
   const values = { id: error.requestID, detail: error.detail };
   return has(`refused.${error.code}`) ? t(`refused.${error.code}`, values) : t('refused.internal', values);
-}
-
-function policyName(policy) {
-  if (policy.flow === 'admission') return t('policy.admission');
-  return t('policy.locked', { lock: policy.lock, stock: policy.stock });
 }

@@ -1,10 +1,11 @@
 // The console: put a voucher on sale, watch what the stores have, and send a rush.
 
 import * as api from './api.js';
-import { $, h, list, set, show, text } from './dom.js';
+import { $, h, list, open, set, show, text } from './dom.js';
 import { follow } from './events.js';
 import { duration, has, number, onLanguage, setup, t } from './i18n.js';
 import * as offer from './offer.js';
+import { named } from './policy.js';
 import { tab } from './store.js';
 
 const lab = document.documentElement.dataset.mode === 'lab';
@@ -20,18 +21,20 @@ function headers() {
 // failed says in words why a call has failed, and asks for the token if that is why.
 function failed(error) {
   if (!(error instanceof api.Refusal)) return t('attempt.offline');
-  if (error.status === 401 && !lab) askForToken();
+  if (error.status === 401 && !lab) askForToken(tab.get(stored) ? t('console.admin.refused') : '');
   const key = `refused.${error.code}`;
   return t(has(key) ? key : api.temporary(error) ? 'console.busy' : 'refused.internal', { detail: error.detail, id: error.requestID });
 }
 
-function askForToken() {
-  if (!$('identity').open) $('identity').showModal();
+// askForToken opens the dialog. The reason is why it was opened, or ''.
+function askForToken(reason = '') {
+  text($('identity-error'), reason);
+  open($('identity'));
   $('token').focus();
 }
 
 function setupToken() {
-  $('admin').addEventListener('click', askForToken);
+  $('admin').addEventListener('click', () => askForToken());
   $('identity-cancel').addEventListener('click', () => $('identity').close());
   $('identity').querySelector('form').addEventListener('submit', (e) => {
     e.preventDefault();
@@ -105,6 +108,8 @@ function draw() {
   const now = seen.at(-1);
   text($('link'), !connected ? t('watch.connecting') : gap ? t('watch.gap') : '');
   drawVerdict(now?.audit);
+  const policy = vouchers.find((v) => v.id === watched)?.policy;
+  text($('policy-of'), policy ? t('watch.policy', { policy: named(policy) }) : '');
   const a = now?.audit;
   definitions($('figures'), [
     ['watch.orders', a && number(a.orders)], ['watch.rate', a && number(rate())], ['watch.pending', a && number(a.pending)],

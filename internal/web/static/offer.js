@@ -4,7 +4,7 @@ import * as api from './api.js';
 import * as clock from './clock.js';
 import { $, h, list, show, text } from './dom.js';
 import { onLanguage, t } from './i18n.js';
-import { defaults, fields, numbers, policyOf, presets, unsafe } from './policy.js';
+import { defaults, fields, here, numbers, policyOf, presets, unsafe } from './policy.js';
 
 const inputs = {}; // by the field's name
 const helps = {};
@@ -26,7 +26,7 @@ function build() {
     input.addEventListener('input', draw);
   };
   for (const [name, options] of Object.entries(fields)) {
-    add(name, h('select', {}, ...options.map((o) => h('option', { value: o }, o))));
+    add(name, h('select', {}, ...options.map((o) => h('option', { value: o, disabled: name === 'lock' && !here(o) }, o))));
     if (name === 'lock' || name === 'fault') {
       for (const [number, [min, max]] of Object.entries(numbers)) {
         if ((number === 'pause_ms') === (name === 'fault')) add(number, h('input', { type: 'number', min, max, required: true }));
@@ -39,7 +39,7 @@ function build() {
 
 function preset() {
   for (const [name, value] of Object.entries({ ...defaults, ...presets[$('preset').value] })) inputs[name].value = value;
-  $('title').value = t(`preset.${$('preset').value}`);
+  if (!$('title').value) $('title').value = t('offer.name'); // the buyers read it: it tells nothing of the policy
   draw();
 }
 

@@ -1,5 +1,6 @@
 // The choices of a policy, and which of them are not safe. The server decides.
 
+import { t } from './i18n.js';
 import locks from './locks.js';
 
 export const fields = {
@@ -44,7 +45,7 @@ const needNoLock = ['conditional', 'rows', 'units', 'grouped'];
 // unsafe returns the names of what is not safe about a policy.
 export function unsafe(policy) {
   if (policy.flow === 'admission') return [];
-  const found = [];
+  const found = here(policy.lock) ? [] : ['missing'];
   const alone = policy.lock === 'none' && needNoLock.includes(policy.stock);
   if (!alone && !locks.some((l) => l.name === policy.lock && l.safe)) found.push('lock');
   if (policy.stock === 'unguarded') found.push('stock');
@@ -52,4 +53,13 @@ export function unsafe(policy) {
   if (!policy.unique) found.push('unique');
   if (policy.faults) found.push('faults');
   return found;
+}
+
+// here says whether this server has a lock.
+export const here = (name) => locks.some((l) => l.name === name && l.here);
+
+// named says in a few words how a voucher is sold.
+export function named(policy) {
+  if (policy.flow === 'admission') return t('policy.admission');
+  return t('policy.locked', { lock: policy.lock, stock: policy.stock });
 }
