@@ -129,7 +129,7 @@ bench: ## Compare the admission flow with a bare gin handler: one table, 4 minut
 	go test -run '^$$' -bench '^BenchmarkFastPath$$/$(filter-out quick,$(patsubst /%,%,$(BENCH)))' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
 
 .PHONY: bench-stock
-bench-stock: ## Compare the ways to take from the stock: one table, 6 minutes; BENCH=quick: 3 minutes (docs/stock.md)
+bench-stock: ## Compare the ways to take from the stock: one table, 5 minutes; BENCH=quick: 3 minutes (docs/stock.md)
 	go test -run '^$$' -bench '^BenchmarkStock$$' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
 
 .PHONY: bench-go

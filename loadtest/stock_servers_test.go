@@ -3,6 +3,7 @@ package loadtest
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"seckill/internal/database"
+	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
@@ -30,6 +34,7 @@ type stockEngine struct {
 	name   string
 	policy map[string]any // nil: the statement on the hot row and nothing else
 	stock  int64
+	direct bool // the store's transaction, without HTTP and lock
 }
 
 func stockEngines() []stockEngine {
@@ -37,13 +42,14 @@ func stockEngines() []stockEngine {
 		return map[string]any{"lock": "none", "stock": stock}
 	}
 	return []stockEngine{
-		{"the hot row alone", nil, plenty},
-		{"`conditional`, lock `reentrant`", map[string]any{}, plenty},
-		{"`conditional`", none(voucher.StockConditional), plenty},
-		{"`rows`", none(voucher.StockRows), plenty},
-		{"`units`", none(voucher.StockUnits), voucher.MaxUnits},
-		{"`grouped`", none(voucher.StockGrouped), plenty},
-		{"`admission`, persisted", map[string]any{"flow": "admission"}, plenty},
+		{"the hot row alone", nil, plenty, true},
+		{"`conditional`, its transaction alone", none(voucher.StockConditional), plenty, true},
+		{"`conditional`, lock `reentrant`", map[string]any{}, plenty, false},
+		{"`conditional`", none(voucher.StockConditional), plenty, false},
+		{"`rows`", none(voucher.StockRows), plenty, false},
+		{"`units`", none(voucher.StockUnits), voucher.MaxUnits, false},
+		{"`grouped`", none(voucher.StockGrouped), plenty, false},
+		{"`admission`, persisted", map[string]any{"flow": "admission"}, plenty, false},
 	}
 }
 
@@ -67,20 +73,25 @@ const stockHead = "| buyers at once | processes | stock | orders/s | of the hot 
 // stockShop is two processes with their servers.
 type stockShop struct {
 	benchService
-	apis []service
+	apis   []service
+	direct *database.DB
 }
 
 func newStockShop(b *testing.B) *stockShop {
 	b.Helper()
-	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
+	where := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
 	server := testkit.NewRedis(b)
 	s := &stockShop{benchService: benchService{redis: server.Client(b), user: 1, own: prometheus.NewRegistry()}}
 	s.own.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	for range 2 {
-		s.apis = append(s.apis, startAPI(b, database.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"))
+		s.apis = append(s.apis, startAPI(b, where.DSN, server.Addr(), "SECKILL_LOG_LEVEL=warn"))
 	}
 	s.api = s.apis[0]
-	s.pool = open(b, database.DSN)
+	s.pool = open(b, where.DSN)
+	var err error
+	s.direct, err = database.Open(b.Context(), database.Config{MySQL: where.DSN})
+	fail.NowIf(b, err)
+	b.Cleanup(func() { _ = s.direct.Close() })
 	for _, statement := range []string{
 		"CREATE TABLE ceiling (id BIGINT PRIMARY KEY, stock BIGINT UNSIGNED NOT NULL)",
 		"INSERT INTO ceiling VALUES (1, 1000000000)",
@@ -139,6 +150,9 @@ func (s *stockShop) measure(b *testing.B, r *stockResult, e stockEngine, apis []
 	if e.policy != nil {
 		id := apis[0].sell(b, time.Now(), map[string]any{"stock": e.stock, "policy": e.policy})
 		buyer = func(n int) (func(context.Context, int) (bool, error), io.Closer, error) {
+			if e.direct {
+				return s.transactor(id)
+			}
 			return orderer(apis[n%len(apis)].url + "/api/v1/vouchers/" + id + "/orders")
 		}
 		sold = func() (n int64) {
@@ -183,7 +197,10 @@ func (s *stockShop) machine(b *testing.B) machineTime {
 
 func metricsOf(b *testing.B, api service) string {
 	b.Helper()
-	resp, err := http.Get(api.debug + "/metrics")
+	req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, api.debug+"/metrics", http.NoBody)
+	fail.NowIf(b, err)
+	req.Header.Set("Accept-Encoding", "identity") // the service would take time to compress it
+	resp, err := http.DefaultClient.Do(req)
 	fail.NowIf(b, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
@@ -204,7 +221,7 @@ func (s *stockShop) sampleConnections(b *testing.B, apis []service) (mean func()
 			}
 			n++
 			select {
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(200 * time.Millisecond):
 			case <-stop:
 				return
 			}
@@ -222,10 +239,10 @@ func (s *stockShop) buy(b *testing.B, buyer func(n int) (func(context.Context, i
 	b.Helper()
 	orders := make([]func(context.Context, int) (bool, error), buyers)
 	for i := range orders {
-		order, closer, err := buyer(i)
+		place, closer, err := buyer(i)
 		fail.NowIf(b, err)
 		defer closer.Close()
-		orders[i] = order
+		orders[i] = place
 	}
 	latency := hdrhistogram.New(1, time.Minute.Microseconds(), 3)
 	var user atomic.Int64
@@ -233,12 +250,12 @@ func (s *stockShop) buy(b *testing.B, buyer func(n int) (func(context.Context, i
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	end := time.Now().Add(window())
-	for _, order := range orders {
+	for _, place := range orders {
 		all.Go(func() {
 			own := hdrhistogram.New(1, time.Minute.Microseconds(), 3)
 			for time.Now().Before(end) {
 				began := time.Now()
-				bought, err := order(b.Context(), int(user.Add(1)))
+				bought, err := place(b.Context(), int(user.Add(1)))
 				if err != nil {
 					b.Error(err)
 					return
@@ -267,6 +284,18 @@ func (s *stockShop) updater(int) (func(context.Context, int) (bool, error), io.C
 		_, err := s.pool.ExecContext(ctx, "UPDATE ceiling SET stock = stock - 1 WHERE id = 1 AND stock > 0")
 		return err == nil, err
 	}, io.NopCloser(nil), nil
+}
+
+// transactor is a buyer that carries out the transaction of an order.
+func (s *stockShop) transactor(id string) (func(context.Context, int) (bool, error), io.Closer, error) {
+	voucherID, err := strconv.ParseInt(id, 10, 64)
+	return func(ctx context.Context, user int) (bool, error) {
+		o := order.Order{ID: int64(user), VoucherID: voucherID, UserID: int64(user), Status: order.Confirmed, CreatedAt: time.Now()}
+		err := s.direct.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
+			return errors.Join(tx.Decrement(ctx, voucherID), tx.Insert(ctx, o, true))
+		})
+		return err == nil, err
+	}, io.NopCloser(nil), err
 }
 
 // orderer is a buyer with a connection of its own. It does its own reading and writing, as a pacer does.

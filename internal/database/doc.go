@@ -26,6 +26,11 @@
 // isolation level is READ COMMITTED, set explicitly. On SQLite the late begin is what lets two buyers
 // read the same stock at all, so a weak policy is as weak there as it is on MySQL.
 //
+// # Ways to take from the stock
+//
+// An order takes from the voucher's row (tx.go), from a part of the stock (parts.go), or together with other orders
+// (grouped.go). See docs/stock.md.
+//
 // # What a crash undoes
 //
 // A transaction can be seen before it is on the disk. A method that changes nothing, since another transaction has made the
