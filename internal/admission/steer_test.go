@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/voucher"
@@ -304,4 +305,26 @@ func TestRemove(t *testing.T) {
 		}))
 		wantAll(t, "opened again", buy(3), nil)
 	})
+}
+
+// A bucket that was told of a revision while it was closed is not opened with what was read before. Under the next epoch it
+// is: the database may have been restored, and count from an earlier revision.
+func TestBucketIsNotOpenedWithAnOlderRevision(t *testing.T) {
+	s := newFixture(t, testkit.AnyRedis(t), 5)
+	g := s.gate(nil)
+	open := func(epoch, revision int64) bool {
+		opened, err := g.ledger.Open(t.Context(), s.keys, ledger.Opening{Epoch: epoch, Window: ledger.Window{Revision: revision}})
+		must(t, err)
+		return opened
+	}
+	must(t, errOf(g.ledger.Close(t.Context(), s.keys, 1)))
+	must(t, g.ledger.SetWindow(t.Context(), s.keys, ledger.Window{Revision: 3, Paused: true}))
+	must(t, errOf(g.ledger.Close(t.Context(), s.keys, 1))) // again, as a call that arrives late
+	if open(2, 2) || !open(2, 3) {
+		t.Error("it opens with an older revision, or not with the same one")
+	}
+	must(t, errOf(g.ledger.Close(t.Context(), s.keys, 3)))
+	if !open(4, 1) {
+		t.Error("it does not open after the database was restored")
+	}
 }

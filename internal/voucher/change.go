@@ -105,6 +105,8 @@ func (c *Change) checkStock(v *Voucher) error {
 		return invalid("stock.add is %d; %d at most: a voucher has up to %d units", n, MaxStock-v.InitialStock, MaxStock)
 	case -n >= v.InitialStock && v.Stock == v.InitialStock:
 		return fmt.Errorf("%w: stock.add is %d; %d at least, which leaves one unit: a voucher without orders can be deleted", ErrTooFew, n, 1-v.InitialStock)
+	case n < 0 && v.Stock == 0:
+		return fmt.Errorf("%w: stock.add is %d; none is unsold", ErrTooFew, n)
 	case -n > v.Stock:
 		return fmt.Errorf("%w: stock.add is %d; %d at least: that many are unsold", ErrTooFew, n, -v.Stock)
 	}

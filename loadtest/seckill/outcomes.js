@@ -5,7 +5,7 @@ import { Counter, Trend } from 'k6/metrics';
 // The closed list of outcomes. "network" is no answer at all; "other" is an answer that a correct run never
 // gets, such as 400, 404 or 500.
 export const CODES = [
-  'created', 'pending', 'sold_out', 'already_ordered', 'busy', 'sale_not_started', 'sale_ended',
+  'created', 'pending', 'sold_out', 'already_ordered', 'busy', 'sale_not_started', 'sale_ended', 'sale_paused',
   'unavailable', 'rate_limited', 'unauthenticated', 'other', 'network',
 ];
 

@@ -67,9 +67,20 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 	v.until("the lock is seen", `document.getElementById('lock').textContent.includes('Holder')`)
 	rush()
 	v.until("ten are sold", `document.getElementById('figures').textContent.includes('Orders10')`)
+	consoleSteers(v)
 	// Whether one of ten quick orders waits for another depends on the machine.
 	v.until("the handovers of the lock are seen", `/Holders so far[1-9]\d*Handed over\d+: \d+ in this process, \d+ by the store/.test(document.getElementById('lock').textContent)`)
 	v.untroubled(url)
+}
+
+// consoleSteers adds units to the sale, pauses and resumes it, and sees who did.
+func consoleSteers(v *visitor) {
+	v.do(`document.getElementById('steer-add').value = '5'; document.getElementById('steer-add-go').click()`)
+	v.until("units are added", `document.getElementById('figures').textContent.includes('Stock at first15') && document.getElementById('changes').textContent.includes('units 10 → 15')`)
+	v.do(`document.getElementById('steer-pause').click()`)
+	v.until("it is paused", `document.getElementById('steer-state').textContent.startsWith('Paused') && document.getElementById('steer-pause').textContent === 'Resume'`)
+	v.do(`document.getElementById('steer-pause').click()`)
+	v.until("it is resumed", `document.getElementById('steer-state').textContent.startsWith('It ends') && document.getElementById('changes').children.length === 3`)
 }
 
 // consoleFits looks at the console in every window.

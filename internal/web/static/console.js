@@ -6,6 +6,7 @@ import { follow } from './events.js';
 import { duration, has, number, onLanguage, setup, t } from './i18n.js';
 import * as offer from './offer.js';
 import { named } from './policy.js';
+import * as steer from './steer.js';
 import { tab } from './store.js';
 
 const lab = document.documentElement.dataset.mode === 'lab';
@@ -93,6 +94,7 @@ function watch() {
   stop.abort();
   stop = new AbortController();
   connected = false;
+  if ($('sale').value !== watched) steer.choose($('sale').value);
   if ($('sale').value !== watched) [watched, position, seen, gap] = [$('sale').value, { last: '' }, [], false];
   draw();
   const { signal } = stop;
@@ -251,6 +253,7 @@ function drawInvitation() {
 // ---- start
 
 setup('console.title');
+steer.setup(headers, failed, () => load());
 offer.setup(headers, load, failed);
 onLanguage(draw);
 onLanguage(drawInvitation);
