@@ -126,7 +126,7 @@ func (s *Service) placeUnderLock(ctx context.Context, v *voucher.Voucher, req Re
 			err = s.onSale(v)
 		}
 		if err != nil {
-			return s.resolveFailure(ctx, req, o.ID, req.Resumed || repeated, err)
+			break
 		}
 	}
 	if errors.Is(err, voucher.ErrSoldOut) {
