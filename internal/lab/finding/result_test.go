@@ -32,7 +32,7 @@ func TestParsePredictionRefuses(t *testing.T) {
 		"":                 "it is holds, breaks, or breaks:KIND",
 		"perhaps":          `"perhaps"; it is holds, breaks`,
 		"breaks:":          `there is no anomaly ""`,
-		"breaks:undersold": `there is no anomaly "undersold"`,
+		"breaks:vanished":  `there is no anomaly "vanished"`,
 		"holds:oversold":   "has no anomaly to name",
 	} {
 		_, err := finding.ParsePrediction(text)
