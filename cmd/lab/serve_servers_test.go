@@ -180,7 +180,13 @@ func TestServe(t *testing.T) {
 	g.until("the experiments are listed", `document.querySelectorAll('.groups li').length > 80`)
 	g.fits("list")
 	g.inChinese()
-	g.do(`document.getElementById('filter').focus()`)
+	for _, typed := range []string{"oversell", "split brain", "gc pause", "TTL"} {
+		g.do(fmt.Sprintf(`{ const f = document.getElementById('filter'); f.value = %q; f.dispatchEvent(new Event('input')); }`, typed))
+		if got := g.says(`[...document.querySelectorAll('.groups li')].filter((i) => i.offsetParent).length > 0`); got != "true" {
+			t.Errorf("%q finds nothing", typed)
+		}
+	}
+	g.do(`{ const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input')); f.focus(); }`)
 	g.press("wrong-release")
 	g.until("one is left", `[...document.querySelectorAll('.groups li')].filter((i) => i.offsetParent).length === 1`)
 	g.do(`document.querySelector('.groups a[href="#/naive-wrong-release"]').click()`)
@@ -192,13 +198,28 @@ func TestServe(t *testing.T) {
 		t.Error("the page gives the outcome away")
 	}
 
+	g.do(`document.querySelector('.what summary').click()`)
+	g.inChinese(`document.querySelector('.what details').open`)
+	g.until("what was open is open after the change of the language", `document.documentElement.lang === 'en' && document.querySelector('.what details').open`)
+	g.do(`document.querySelector('.crumbs a').click()`)
+	g.until("the way back leads to the place that was left", `document.activeElement.getAttribute('href') === '#/naive-wrong-release'`)
+	g.do(`document.activeElement.click()`)
+	g.until("the question is asked again", `document.activeElement.textContent.includes("Is another buyer's lock deleted?")`)
+
 	t.Run("predict and run", func(t *testing.T) {
 		g.t = t
 		g.do(`document.querySelector('input[value=breaks]').click()`)
 		g.do(`{ const k = document.getElementById('kind'); k.value = 'wrong_releases'; k.dispatchEvent(new Event('change')); }`)
 		g.do(`document.querySelector('.play .go').focus()`)
+		g.do(`globalThis.drawnAt = null; new MutationObserver(() => {
+			const picture = document.querySelector('.live svg');
+			if (picture) drawnAt ??= picture.getBoundingClientRect().top;
+		}).observe(document.querySelector('.live'), { childList: true, subtree: true })`)
 		g.press("\r")
 		g.until("it is told", lastOutcome+`.includes('Right!')`)
+		if got := g.says(`drawnAt === null || drawnAt >= 0 && drawnAt < innerHeight / 2`); got != "true" {
+			t.Errorf("the picture of the run begins at %s px of %s", g.says(`drawnAt`), g.says(`innerHeight`))
+		}
 		fail.Without(t, g.says(lastOutcome), "It breaks: wrong releases", "wrong releases", "so on down the queue", "Why")
 		g.until("the picture is there", `document.querySelector('.outcome-of svg.picture')?.querySelectorAll('.mark.deleted.wrong').length > 0`)
 	})

@@ -41,7 +41,7 @@ func TestLanguagesHaveTheSameMessages(t *testing.T) {
 
 // The messages that a module or a page names, and those whose names it puts together.
 var (
-	named   = regexp.MustCompile(`\b(?:t|has)\(\s*'([\w.]+)'|data-t="([\w.]+)"|data-label="([\w.]+)"|setup\('([\w.]+)'\)|[?:]\s+'([a-z]\w*(?:\.\w+)+)'`)
+	named   = regexp.MustCompile(`\b(?:t|has)\(\s*'([\w.]+)'|data-t="([\w.]+)"|data-t-label="([\w.]+)"|setup\('([\w.]+)'\)|[?:]\s+'([a-z]\w*(?:\.\w+)+)'`)
 	chosen  = regexp.MustCompile(`'([a-z]+(?:\.\w+)+)'`)
 	builtOf = regexp.MustCompile("`((?:\\w+\\.)+)\\$\\{")
 )

@@ -27,6 +27,15 @@ export function h(name, attributes = {}, ...children) {
   return e;
 }
 
+const unfolded = new Set();
+
+// folded makes details that are open again when they are made anew, as after a change of the language.
+export function folded(key, { open = false, ...attributes }, summary, ...content) {
+  if (open) unfolded.add(key);
+  return h('details', { ...attributes, open: unfolded.has(key), ontoggle: (e) => unfolded[e.target.open ? 'add' : 'delete'](key) },
+    h('summary', {}, summary), ...content);
+}
+
 // text sets an element's text if it is another one, so that nothing is announced twice.
 export function text(e, value) {
   if (e.textContent === value) return;

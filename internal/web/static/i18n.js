@@ -102,7 +102,7 @@ export function setup(titleKey) {
     document.documentElement.lang = language === 'zh' ? 'zh-CN' : language;
     document.title = t(titleKey);
     for (const e of document.querySelectorAll('[data-t]')) e.textContent = t(e.dataset.t);
-    for (const e of document.querySelectorAll('[data-label]')) e.setAttribute('aria-label', t(e.dataset.label));
+    for (const e of document.querySelectorAll('[data-t-label]')) e.setAttribute('aria-label', t(e.dataset.tLabel));
     $('languages').setAttribute('aria-label', t('language'));
     for (const b of buttons) b.setAttribute('aria-pressed', String(b.lang === language));
   });

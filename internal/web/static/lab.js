@@ -10,6 +10,7 @@ import { resultsView } from './labresults.js';
 
 const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, ladder: [], freePlay: {}, state: { run: null, runs: [], bench: null } };
 let view = null;
+let left = null; // where the visitor was in the list, and what was chosen there
 
 // route reads the address: #/ is the list, #/results the session's results, #/bench?... the bench,
 // #/scheduler?... the ladder, #/ID an experiment.
@@ -36,8 +37,9 @@ async function render({ focus }) {
   main.replaceChildren(view.element);
   view.update();
   if (!focus) return;
-  scrollTo(0, 0);
-  main.querySelector('h1').focus({ preventScroll: true });
+  const back = id === '' && left !== null; // to the place in the list that the visitor has left
+  scrollTo(0, back ? left.at : 0);
+  (back && main.querySelector(`.groups a[href="${left.for}"]`) || main.querySelector('h1')).focus({ preventScroll: true });
 }
 
 function update() {
@@ -74,6 +76,10 @@ async function begin() {
   $('skip').addEventListener('click', (event) => {
     event.preventDefault();
     $('main').focus();
+  });
+  document.addEventListener('click', (event) => {
+    const chosen = event.target.closest?.('.groups a');
+    if (chosen) left = { at: scrollY, for: chosen.getAttribute('href') };
   });
   addEventListener('hashchange', () => render({ focus: true }));
   onLanguage(() => {

@@ -53,8 +53,14 @@ export function listView(lab) {
   };
 }
 
+// What people type, for what the texts say.
+const also = [[/oversold/, 'oversell overselling'], [/two holders|at once/, 'split brain split-brain'], [/pause|stopp/, 'gc stop-the-world'], [/lease|expir/, 'ttl timeout']];
+
 // words are what a filter finds an experiment by, in every language.
-const words = (e) => [e.id, e.lock, ...Object.values(e.texts).flatMap((x) => [x.group, x.question]), ...e.about.map(kindName)].join(' ').toLowerCase();
+function words(e) {
+  const told = [e.id, e.lock, ...Object.values(e.texts).flatMap((x) => [x.group, x.question, x.arrangement]), ...e.about.flatMap((k) => [k, kindName(k)])].join(' ').toLowerCase();
+  return [told, ...also.filter(([found]) => found.test(told)).map(([, typed]) => typed)].join(' ');
+}
 
 // verdict names what was seen in a run, and tone how it is coloured.
 export function verdict(run) {

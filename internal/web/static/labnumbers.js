@@ -1,6 +1,6 @@
 // The numbers of an experiment that can be changed, and the command line that does the same.
 
-import { h, show, text } from './dom.js';
+import { folded, h, show, text } from './dom.js';
 import { own, t } from './i18n.js';
 import { copying } from './labcopy.js';
 
@@ -36,7 +36,7 @@ export function numbers(e, values, changedNow) {
     changedNow();
   } }, t('lab.reset'));
   const element = h('div', { class: 'numbers-form' },
-    inputs.length > 0 && h('details', { open: Object.keys(changed()).length > 0 }, h('summary', {}, t('lab.numbers')),
+    inputs.length > 0 && folded(`${e.id} numbers`, { open: Object.keys(changed()).length > 0 }, t('lab.numbers'),
       slow.element, h('div', { class: 'two' }, ...inputs.map((i) => i.element)), h('p', {}, reset)),
     h('div', { class: 'command' }, h('pre', { tabindex: '0', 'aria-label': t('lab.command') }, command), h('p', { class: 'row' }, copy, copied)));
 

@@ -1,6 +1,6 @@
 // One experiment: its question, the prediction, its numbers, the run, and what came out.
 
-import { h, show, text } from './dom.js';
+import { folded, h, show, text } from './dom.js';
 import { call } from './api.js';
 import { own, t } from './i18n.js';
 import { numbers } from './labnumbers.js';
@@ -39,7 +39,7 @@ function description(lab, e, deciding) {
     h('section', {}, h('h2', {}, t('lab.done')), ...steps.map((p) => h('p', {}, p))),
     h('section', {}, h('h2', {}, t('lab.decides')), h('dl', { class: 'kinds' },
       ...deciding.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]))),
-    e.sources.length + e.reports.length > 0 && h('details', {}, h('summary', {}, t('lab.sources')), h('ul', { class: 'sources' }, ...e.sources.map((s) =>
+    e.sources.length + e.reports.length > 0 && folded(`${e.id} sources`, {}, t('lab.sources'), h('ul', { class: 'sources' }, ...e.sources.map((s) =>
       h('li', { lang: 'en' }, `${s.document} · ${s.title}: “${s.section}”`)),
     ...e.reports.map((r) => h('li', {}, h('a', { href: r.url }, r.name))))));
 }
@@ -65,8 +65,8 @@ function playForm(lab, e, draft, deciding) {
     const mine = id === e.id;
     const predict = !mine || draft.predict === 'none' ? '' : draft.predict + (draft.predict === 'breaks' && draft.kind ? `:${draft.kind}` : '');
     try {
+      lab.asked = true; // it is shown when it begins
       await call('POST', '/api/runs', { body: { experiment: id, values: mine ? fields.changed() : {}, predict } });
-      document.querySelector('.stage')?.scrollIntoView({ block: 'start' });
     } catch (error) {
       text(outcome, refusal(error));
     }

@@ -1,6 +1,6 @@
 // The stage: a run that goes on, and then what came out of it, with the partner's result beside it.
 
-import { h, list, show, text } from './dom.js';
+import { folded, h, list, show, text } from './dom.js';
 import { call } from './api.js';
 import { duration, inLanguage, own, t } from './i18n.js';
 import { frame } from './labpicture.js';
@@ -81,6 +81,8 @@ function liveBox(lab) {
       }
       if (run.n !== n) {
         n = run.n;
+        if (lab.asked) element.scrollIntoView({ block: 'start' });
+        lab.asked = false;
         picture.element.replaceChildren();
         began = performance.now() - run.elapsed_ms;
         clearInterval(timer);
@@ -129,18 +131,27 @@ function outcome(lab, e, o, axis, ofPartner) {
   const told = o.as_written && own(o.texts);
   return h('article', { class: 'outcome-of', 'aria-labelledby': id },
     h('h2', { id }, ofPartner ? t('lab.outcome.partner', { experiment: r.id }) : t('lab.outcome', { experiment: r.id })),
-    h('p', { class: `verdict ${{ breaks: 'bad', holds: 'good' }[r.observed] ?? 'plain'}`, role: 'status' }, sentence(lab, r)),
+    h('p', { class: `verdict ${tone(lab, r)}`, role: 'status' }, sentence(lab, r)),
     r.prediction !== undefined && h('p', { class: 'predicted' }, judged(r)),
     ...(r.changed ?? []).length > 0 ? [h('p', {}, t(r.turned ? 'lab.turned' : 'lab.unturned', { changes: changes(r.changed) }))] : [],
     told && h('h3', {}, told.title),
     main ?? '',
     told && h('section', {}, h('h3', {}, t('lab.why')), h('p', {}, told.why)),
-    told?.cure && h('section', {}, h('h3', {}, t('lab.cure')), h('p', {}, told.cure)),
-    more.length > 0 && h('details', {}, h('summary', {}, t('lab.more')), ...more),
-    figures(lab, e, r, o.measures));
+    told?.cure && h('section', {}, h('h3', {}, t('lab.cure')), h('p', {}, ...linked(lab, told.cure))),
+    more.length > 0 && folded(`${o.n} more`, {}, t('lab.more'), ...more),
+    figures(lab, e, o));
 }
 
+// linked makes links of the names of experiments in a text.
+const linked = (lab, said) => said.split(/([a-z0-9]+(?:-[a-z0-9]+)+)/).map((part) => (lab.experiments.has(part) ? h('a', { href: `#/${part}` }, part) : part));
+
 const pictureTitle = (p) => (p.kind ? t('lab.picture', { kind: kindName(p.kind) }) : t('lab.picture.prevented'));
+
+// tone is green only for what nothing was wrong with.
+function tone(lab, r) {
+  if (r.observed === 'holds') return counts(lab.kinds, r.anomalies, r.about) ? 'waiting' : 'good';
+  return r.observed === 'breaks' ? 'bad' : 'plain';
+}
 
 function sentence(lab, r) {
   if (r.skipped) return t('lab.sentence.skipped', { why: r.skipped });
@@ -157,12 +168,12 @@ function judged(r) {
   return t(r.prediction.startsWith(r.observed) ? 'lab.judged.otherwise' : 'lab.judged.wrong', { said });
 }
 
-function figures(lab, e, r, measured) {
+function figures(lab, e, { n, result: r, measures: measured }) {
   const rows = lab.kinds.filter((k) => r.anomalies?.[k] > 0 || e.about.includes(k))
     .map((k) => h('tr', {}, h('th', { scope: 'row' }, kindName(k), h('small', {}, kindMeans(k))), h('td', {}, String(r.anomalies?.[k] ?? 0))));
   const measures = measured.map((m) => h('tr', {}, h('th', { scope: 'row' }, own(m.name)), h('td', {}, `${Math.round(m.value * 100) / 100} ${own(m.unit)}`)));
   const engine = [r.engine.redis, r.engine.database, r.engine.zookeeper].filter(Boolean).join(', ');
-  return h('details', { class: 'figures-of' }, h('summary', {}, t('lab.figures')),
+  return folded(`${n} figures`, { class: 'figures-of' }, t('lab.figures'),
     h('div', { class: 'pair' }, h('table', {}, h('caption', {}, t('lab.anomalies')), h('tbody', {}, ...rows)),
       measures.length > 0 && h('table', {}, h('caption', {}, t('lab.measures')), h('tbody', {}, ...measures))),
     h('p', { class: 'small' }, t('lab.ran', { seconds: (r.duration_ms / 1000).toFixed(1), engine: engine || '–', seed: r.seed })),
