@@ -29,11 +29,11 @@ func TestParsePrediction(t *testing.T) {
 // The error for a misspelt anomaly lists all of them.
 func TestParsePredictionRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                 "it is holds, breaks, or breaks:KIND",
-		"perhaps":          `"perhaps"; it is holds, breaks`,
-		"breaks:":          `there is no anomaly ""`,
-		"breaks:vanished":  `there is no anomaly "vanished"`,
-		"holds:oversold":   "has no anomaly to name",
+		"":                "it is holds, breaks, or breaks:KIND",
+		"perhaps":         `"perhaps"; it is holds, breaks`,
+		"breaks:":         `there is no anomaly ""`,
+		"breaks:vanished": `there is no anomaly "vanished"`,
+		"holds:oversold":  "has no anomaly to name",
 	} {
 		_, err := finding.ParsePrediction(text)
 		if !errors.Is(err, finding.ErrNoPrediction) || !strings.Contains(err.Error(), want) {
