@@ -108,6 +108,33 @@ func pageFollowsAllOrders(b context.Context, t *testing.T) {
 	v.untroubled(url)
 }
 
+// A buyer who closes the page and opens it again is the same one; a tab that is opened meanwhile is another. What a buyer
+// orders in one tab is known in the other.
+func pageComesBack(b context.Context, t *testing.T) {
+	s := harness.StartInProcess(t, nil, nil)
+	url := s.URLOfBanner(t)
+	sell(t, url, "Concert", 5, past, future, `{}`)
+	const number = `sessionStorage.getItem('seckill.buyer')`
+	first := visit(b, t, url+"/", "en")
+	first.untilThere("Concert")
+	buyer := first.says(number)
+	if other := first.another(url + "/"); other.says(number) == buyer {
+		t.Error("another tab has the same buyer")
+	}
+	first.open("about:blank") // as closing it does
+	again := visit(b, t, url+"/", "en")
+	again.untilThere("Concert")
+	fail.Unequal(t, again.says(number), buyer, "the buyer who comes back")
+	second := visitAfter(b, t, fmt.Sprintf(`if (!sessionStorage.length) sessionStorage.setItem('seckill.buyer', %q)`, buyer), url+"/")
+	second.untilThere("Concert")
+	fail.Unequal(t, second.says(number), buyer, "the buyer in the second tab")
+	second.do(card("Concert", ".buy") + `.click()`)
+	second.untilOutcome("Concert", "confirmed")
+	again.until("the other tab knows of the order", `document.querySelectorAll('#orders li').length === 1`)
+	again.untilOutcome("Concert", "confirmed")
+	again.untroubled(url)
+}
+
 // blocked makes the browser one that keeps no site data, and whose user wants none.
 const blocked = `for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, {
 	get() { throw new DOMException('denied', 'SecurityError'); } });`

@@ -39,7 +39,7 @@ func TestPage(t *testing.T) {
 		"sells": pageSells, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "taps early": pageTapsEarly,
 		"tries again": pageTriesAgain, "asks for a token": pageWithTokens,
 		"a double tap buys once": pageDoubleTap, "cards keep their place": pageKeepsItsPlaces,
-		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "in the oldest browser": pageInTheOldest,
+		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "comes back": pageComesBack, "in the oldest browser": pageInTheOldest,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
 		"console shows oversold": consoleShowsOversold, "console asks for the token": consoleAsksForTheToken,
 	} {
@@ -206,10 +206,16 @@ func pageSells(b context.Context, t *testing.T) {
 		o.t = t
 		o.untilThere(first)
 		// Its orders are not known yet at the moment of the tap: the buyer has ordered on another device.
+		o.do(`globalThis.listed = 0; const real = fetch; globalThis.fetch = async (path, init) => {
+			const answer = await real(path, init);
+			if (path === '/api/v1/orders') listed++;
+			return answer;
+		}`)
 		o.do(`document.getElementById('who').click()`)
 		o.do(`document.getElementById('number').value = '42'`)
 		o.press("\r")
 		o.until("the buyer is 42", `document.getElementById('who').textContent === 'Buyer 42'`)
+		o.until("the page has asked for the buyer's orders", `listed > 0`)
 		if status, body := harness.Call(t, http.MethodPost, orders, http.Header{"X-User-Id": {"42"}}, ""); status != http.StatusCreated {
 			t.Fatalf("%d %s", status, body)
 		}
