@@ -21,8 +21,6 @@ func change(ctx context.Context, d *DB, drained int64, c voucher.Change) error {
 	return err
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // What is changed is stored and recorded, field by field; what stays the same is neither; and a change that is meant for
 // another revision changes nothing.
 func TestChangesAreStored(t *testing.T) {
@@ -30,9 +28,9 @@ func TestChangesAreStored(t *testing.T) {
 		createVoucher(t, d, 1, 10)
 		v := newVoucher(1, 10)
 		begin, end := v.BeginAt.Add(time.Minute), v.EndAt.Add(time.Hour)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Title: ptr("b"), BeginAt: &begin, EndAt: &end, Paused: ptr(true), AddStock: 5}))
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 1, Title: ptr("c")}), voucher.ErrRevision)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Title: ptr("b"), Paused: ptr(true)})) // nothing new
+		wantErr(t, change(t.Context(), d, 0, voucher.Change{Title: new("b"), BeginAt: &begin, EndAt: &end, Paused: new(true), AddStock: 5}))
+		wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 1, Title: new("c")}), voucher.ErrRevision)
+		wantErr(t, change(t.Context(), d, 0, voucher.Change{Title: new("b"), Paused: new(true)})) // nothing new
 		wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 2, AddStock: -3}))
 		wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: -12}), voucher.ErrTooFew)
 		wantErr(t, change(t.Context(), d, 0, voucher.Change{EndAt: &v.CreatedAt}), voucher.ErrInvalid)
@@ -68,12 +66,12 @@ func TestChangesAreStored(t *testing.T) {
 func TestOrdersOfAnOldRevision(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Paused: ptr(true)}))
+		wantErr(t, change(t.Context(), d, 0, voucher.Change{Paused: new(true)}))
 		for id, stock := range map[int64]voucher.Stock{2: voucher.StockRows, 3: voucher.StockUnits, 4: voucher.StockGrouped} {
 			v := newVoucher(id, 20)
 			v.Policy.Stock = stock
 			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-			wantErr(t, errOf(d.Vouchers().ChangeVoucher(t.Context(), id, 0, voucher.Change{Paused: ptr(true)}, time.Now())))
+			wantErr(t, errOf(d.Vouchers().ChangeVoucher(t.Context(), id, 0, voucher.Change{Paused: new(true)}, time.Now())))
 		}
 		for name, decrement := range map[string]func(ctx context.Context, tx order.Tx) error{
 			"conditional": func(ctx context.Context, tx order.Tx) error { return tx.Decrement(ctx, 1) },
@@ -174,7 +172,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 			})
 		}
 		for round := range int64(10) {
-			wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 1 + 2*round, Paused: ptr(true)}))
+			wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 1 + 2*round, Paused: new(true)}))
 			revision.Store(2 + 2*round)
 			first, err := d.Orders().Audit(t.Context(), 1)
 			wantErr(t, err)
@@ -183,7 +181,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 			if first != then || !first.Balanced() {
 				t.Errorf("paused: %+v, then %+v", first, then)
 			}
-			c := voucher.Change{Paused: ptr(false), AddStock: 7}
+			c := voucher.Change{Paused: new(false), AddStock: 7}
 			if round%2 == 1 {
 				c.AddStock = -min(3, first.Stock)
 			}
@@ -225,7 +223,7 @@ func TestStockOfAnAdmissionVoucherIsChanged(t *testing.T) {
 		wantErr(t, err)
 		wantErr(t, change(t.Context(), d, closed.Epoch-2, voucher.Change{AddStock: -1}), voucher.ErrNotDrained)
 		wantErr(t, change(t.Context(), d, closed.Epoch, voucher.Change{AddStock: -3}))
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: 1, Paused: ptr(true)})) // its opening has it
+		wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: 1, Paused: new(true)})) // its opening has it
 		st, err := store.Open(t.Context(), 1, closed.Epoch)
 		wantErr(t, err)
 		if st.Stock != 16 || st.ReturnedToFirst != 0 || st.Returned != 0 || !st.Paused || len(st.Arrived) > 0 {

@@ -47,13 +47,13 @@ func (s *Vouchers) listed(db *gorm.DB, list voucher.List, now time.Time, limit i
 		db = db.Where("begin_at < ? AND end_at <= ?", now, now) // the first follows from the second, and bounds the index
 	}
 	after, begin := list.After, time.UnixMicro(list.After.BeginAt).UTC()
-	switch {
-	case list.Sort == voucher.SortBeginDesc:
+	switch list.Sort {
+	case voucher.SortBeginDesc:
 		if after.ID != 0 {
 			db = db.Where("begin_at <= ? AND (begin_at < ? OR id < ?)", begin, begin, after.ID)
 		}
 		db = db.Order("begin_at DESC, id DESC")
-	case list.Sort == voucher.SortBegin:
+	case voucher.SortBegin:
 		if after.ID != 0 {
 			db = db.Where("begin_at >= ? AND (begin_at > ? OR id > ?)", begin, begin, after.ID)
 		}

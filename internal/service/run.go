@@ -91,10 +91,8 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, money.close()) }()
-	pages, at := money.pages()
-	api, err := newAPI(cfg, httpapi.Deps{
+	api, err := newAPI(cfg, money, httpapi.Deps{
 		Orders: rec.orders(orders), Lifecycle: money.lifecycle, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
-		PaymentPages: pages, PaymentPagesURL: at,
 		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {
@@ -106,8 +104,8 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 		})...)
 }
 
-// newAPI returns the HTTP interface: deps with tokens, limits and the page.
-func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
+// newAPI returns the HTTP interface: deps with tokens, limits and the pages.
+func newAPI(cfg Config, money *payments, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	deps.Tokens, err = auth.NewTokens(cfg.secret(), time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("SECKILL_JWT_SECRET: %w", err)
@@ -120,6 +118,7 @@ func newAPI(cfg Config, deps httpapi.Deps) (_ *httpapi.API, err error) {
 	if err != nil {
 		return nil, err
 	}
+	deps.PaymentPages, deps.PaymentPagesURL = money.pages()
 	deps.Site, deps.Limit, deps.Lookups, deps.Keys, deps.Cancels = site, limits.orders, limits.lookups, limits.keys, limits.cancels
 	return httpapi.New(httpapi.Config{
 		Lab: cfg.Lab, Limits: cfg.Bounds, LabHosts: cfg.LabHosts, AdminToken: cfg.AdminToken, DebugListener: cfg.DebugAddr != "", CommandLine: hide(os.Args),
