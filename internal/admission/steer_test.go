@@ -36,8 +36,9 @@ func (s *store) change(drained int64, c voucher.Change) error {
 		s.epochState.Returned += c.AddStock
 		s.epochState.Arrived = map[int]int64{0: s.epochState.ReturnedToFirst}
 	}
-	changed.Title, changed.Policy, changed.Stock = s.voucher.Title, s.voucher.Policy, s.voucher.Stock
-	s.voucher = changed
+	// The consumers read the ID without the lock.
+	s.voucher.BeginAt, s.voucher.EndAt, s.voucher.Paused = changed.BeginAt, changed.EndAt, changed.Paused
+	s.voucher.InitialStock, s.voucher.Revision = changed.InitialStock, changed.Revision
 	return nil
 }
 
@@ -185,10 +186,11 @@ func TestPauseWhileItOpens(t *testing.T) {
 				must(t, gates[1].Changed(t.Context(), s.store.voucher.ID))
 			})
 		}
-		_, err := s.store.Close(t.Context(), s.store.voucher.ID)
+		of := s.store.voucher
+		_, err := s.store.Close(t.Context(), of.ID)
 		must(t, err)
 		gates[0].Check(t.Context())
-		must(t, gates[0].Open(t.Context(), &s.store.voucher))
+		must(t, gates[0].Open(t.Context(), &of))
 		wantAll(t, "paused", buy(10), voucher.ErrPaused)
 	})
 }
