@@ -96,6 +96,7 @@ func consoleFits(t *testing.T, v *visitor) {
 			if got := v.says(`['rush-go', 'verdict'].every((id) => { const r = document.getElementById(id).getBoundingClientRect(); return r.top >= 0 && r.bottom <= innerHeight; })`); got != "true" {
 				t.Errorf("%s: the button and the verdict are not seen together", name)
 			}
+			v.do(`scrollTo(0, 0)`)
 			if got := v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); got != "0" {
 				t.Errorf("%s: %s px too wide", name, got)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -150,7 +151,7 @@ func pageKeepsItsPlaces(b context.Context, t *testing.T) {
 		sell(t, url, fmt.Sprint("Open ", i), 1, past, future, `{}`)
 		sell(t, url, fmt.Sprint("Later ", i), 5, time.Now().Add(time.Duration(i+1)*time.Hour), future, `{}`)
 	}
-	sell(t, url, "Opens", 5, time.Now().Add(10*time.Second), future, `{}`)
+	opens := sell(t, url, "Opens", 5, time.Now().Add(10*time.Second), future, `{}`)
 	v := visit(b, t, url+"/", "en")
 	fail.NowIf(t, browser.Window(v.tab, 390, 844, "light"))
 	v.untilThere("Opens")
@@ -163,6 +164,14 @@ func pageKeepsItsPlaces(b context.Context, t *testing.T) {
 	before = v.looksAt("Opens")
 	v.until("it opens", `!`+card("Opens", ".buy")+`.disabled`)
 	fail.Unequal(t, v.says(places), before, "after one has opened the cards stand at")
+	opened := strings.TrimSuffix(opens, "/orders")
+	_, body := harness.Call(t, http.MethodGet, opened, nil, "")
+	revision := regexp.MustCompile(`"revision":"?(\d+)`).FindStringSubmatch(body)[1]
+	if status, body := harness.Call(t, http.MethodPatch, opened, http.Header{"If-Match": {`"` + revision + `"`}}, `{"paused":true}`); status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	v.until("it is paused", card("Opens", ".buy")+`.disabled && `+card("Opens", ".buy")+`.textContent === 'Paused'`)
+	fail.Unequal(t, v.says(places), before, "after one is paused the cards stand at")
 	sell(t, url, "New", 5, past, future, `{}`)
 	v.untilThere("New")
 	fail.Unequal(t, v.says(places), before, "after a new one has come the cards stand at")

@@ -114,11 +114,12 @@ export class Card {
     const owned = this.order !== null && live(this.order.status) && !this.trying();
     const status = owned ? this.order.status : '';
     const refusal = this.attempt?.is === 'refused' ? this.attempt.error.code : '';
-    const possible = phase === 'open' && v.stock > 0 && !closed.has(refusal);
+    const possible = phase === 'open' && v.stock > 0 && !v.paused && !closed.has(refusal);
     const bought = status === 'confirmed' || status === 'paid';
     if (this.trying()) this.name(this.buy, t('card.trying'));
     else if (status === 'pending' || status === 'refunding') this.name(this.buy, statusName(status));
     else if (phase === 'over') this.name(this.buy, t('card.over'));
+    else if (phase === 'open' && v.paused && v.stock > 0) this.name(this.buy, t('card.paused'));
     else if (phase === 'open' && !possible) this.name(this.buy, refusal === 'already_ordered' ? t('card.yours') : t('card.sold_out'));
     else if (phase === 'open') this.name(this.buy, v.price_cents > 0 ? t('card.buy', { price: money(v.price_cents) }) : t('card.take'));
     this.buy.disabled = !this.trying() && (owned || !possible);
