@@ -122,6 +122,7 @@ func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int)
 }
 
 func (m *fakeStore) PlaceGrouped(ctx context.Context, o order.Order, revision int64) (attempts int, err error) {
+	m.add("group at revision %d", revision)
 	err = m.Transact(ctx, func(ctx context.Context, tx order.Tx) error {
 		attempts++
 		tx.AtRevision(revision)

@@ -24,6 +24,8 @@ func inStock() []mutant {
 			"err == nil && len(all) == n {\n				first = n / 2", "err == nil && len(all) < n {\n				err = order.ErrAlreadyOrdered", database},
 		{"a group sells what was changed meanwhile", "internal/database/grouped.go",
 			"			t.AtRevision(all[0].revision)\n", "", database},
+		{"a group is not told which voucher it sells", "internal/order/locked.go",
+			"p.store.PlaceGrouped(ctx, p.order, p.voucher.Revision)", "p.store.PlaceGrouped(ctx, p.order, 0)", "./internal/order"},
 		{"a panic in a group ends the process", "internal/database/grouped.go", "cause := recover()", "cause := any(nil)", database},
 	}
 }
