@@ -41,7 +41,10 @@ process; when time goes on, and what fails. Bad luck is counted in adversities:
 	}
 	fmt.Fprint(w, `  --most N         of all kinds together in one schedule (default 3)
   --buyers N       processes that want the lock, 1 to 4 (default 2)
-  --for DURATION   stop after it, for each lock (default 1m)
+  --for DURATION   stop the search after it, for each lock (default 1m)
+  --sample N       schedules to sample if the search did not come to its end;
+                   0: none (default 1000)
+  --seed N         other numbers sample other schedules (default 1)
   --json           one object per lock on standard output, nothing else
 
 With all, each lock has a budget that ends within a minute on two cores, unless
@@ -49,9 +52,11 @@ a flag says otherwise: the more messages a lock has, the smaller it is. The
 table says which. With three servers (multi, red) a buyer tries once.
 
 The search goes by the amount of bad luck, then by the number of steps: what it
-finds first is the shortest. Two runs find the same. Progress goes to standard
-error. Exit code: 0 when the search is over or its time is, also where it found
-something; 1 when it failed or was interrupted; 2 for wrong usage.
+finds first is the shortest. What is sampled has adversities at random steps; a
+failure is shrunk, and there may be a shorter one. Two runs to the end, or with
+the same sample, find the same. Progress goes to standard error. Exit code: 0
+when the search is over or its time is, also where it found something; 1 when it
+failed or was interrupted; 2 for wrong usage.
 `)
 }
 
@@ -94,6 +99,8 @@ func parseExplore(args []string) (r exploreRequest, err error) {
 	flags.IntVar(&r.config.Most, "most", 3, "")
 	flags.IntVar(&r.config.Buyers, "buyers", 2, "")
 	flags.DurationVar(&r.config.For, "for", 0, "")
+	flags.IntVar(&r.config.Sample, "sample", 1000, "")
+	flags.Uint64Var(&r.config.Seed, "seed", 1, "")
 	flags.BoolVar(&r.json, "json", false, "")
 	rest, err := parseAnywhere(flags, args)
 	switch {
@@ -103,8 +110,8 @@ func parseExplore(args []string) (r exploreRequest, err error) {
 		return r, usagef("one lock, or all: %s", strings.Join(explorable(), ", "))
 	case r.config.Buyers < 1 || r.config.Buyers > explore.MaxBuyers:
 		return r, usagef("--buyers %d; 1 to %d", r.config.Buyers, explore.MaxBuyers)
-	case r.config.Most < 0 || r.config.For < 0:
-		return r, usagef("--most and --for are not negative")
+	case r.config.Most < 0 || r.config.For < 0 || r.config.Sample < 0:
+		return r, usagef("--most, --for and --sample are not negative")
 	}
 	for _, a := range explore.Adversities() {
 		if budget[a] < 0 {
@@ -114,7 +121,9 @@ func parseExplore(args []string) (r exploreRequest, err error) {
 	r.config.Budget = budget
 	if r.locks = rest; rest[0] == "all" {
 		r.locks, r.own = explorable(), true
-		flags.Visit(func(f *flag.Flag) { r.own = r.own && (f.Name == "json" || f.Name == "for") })
+		flags.Visit(func(f *flag.Flag) {
+			r.own = r.own && slices.Contains([]string{"json", "for", "sample", "seed"}, f.Name)
+		})
 	}
 	r.config.For = cmp.Or(r.config.For, time.Minute)
 	return r, nil
@@ -153,6 +162,10 @@ func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) 
 			within(&c, name)
 		}
 		c.Progress = func(at explore.Progress) {
+			if at.Sampled > 0 {
+				p.note(fmt.Sprintf("%s: %s of %s schedules sampled", name, thousands(at.Sampled), thousands(c.Sample)))
+				return
+			}
 			p.note(fmt.Sprintf("%s: schedules with %s, %s tried, %s waiting", name, counted(at.Level, "adversity", "adversities"), thousands(at.Executions), thousands(at.Waiting)))
 		}
 		r, err := explore.Run(ctx, c)
@@ -202,7 +215,11 @@ func coverage(r explore.Result) string {
 func printRow(w io.Writer, r explore.Result, most int) {
 	var found []string
 	for _, f := range r.Found {
-		found = append(found, fmt.Sprintf("%s %d (%d)", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent.Total()))
+		text := fmt.Sprintf("%s %d (%d)", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent.Total())
+		if f.Sampled {
+			text += " sampled"
+		}
+		found = append(found, text)
 	}
 	covered := fmt.Sprintf("up to %d", r.Complete)
 	switch {
@@ -224,6 +241,7 @@ func exploreOwn(ctx context.Context, req exploreRequest, p *progress, stdout io.
 	p.say("exploring")
 	found, err := lockjudge.Explore(ctx, command, lockjudge.Exploration{
 		Name: filepath.Base(req.locks[0]), Buyers: req.config.Buyers, Budget: req.config.Budget, Most: req.config.Most, For: req.config.For,
+		Sample: req.config.Sample, Seed: req.config.Seed,
 	})
 	p.clear()
 	switch {
@@ -259,15 +277,40 @@ func printFound(w io.Writer, r explore.Result) {
 	if r.Diverged > 0 {
 		say(fmt.Sprintf("In %s the lock did not behave as before: what is covered is less than that.", counted(r.Diverged, "execution", "executions")))
 	}
+	if r.Sampled != nil {
+		say(sampled(*r.Sampled))
+	}
 	if len(r.Found) == 0 {
-		say("No schedule breaks it.")
+		say("No schedule of these breaks it.")
 		return
 	}
-	fmt.Fprintln(w, "\nThe shortest schedule of each anomaly:")
+	printExamples(w, r, "The shortest schedule of each anomaly:", false)
+	printExamples(w, r, "Found by sampling, and shrunk; a shorter one may exist:", true)
+	fmt.Fprintln(w)
+}
+
+// sampled says what was sampled, and with what chance a failure was hit.
+func sampled(a explore.Sampled) string {
+	var chances []string
+	for i, c := range a.Chance {
+		chances = append(chances, fmt.Sprintf("%s %.2g%%", counted(i+1, "adversity", "adversities"), 100*c))
+	}
+	return fmt.Sprintf("Beyond that, %s sampled (seed %d), with adversities at random steps of the first %d. The chance to hit a failure, by the adversities that it takes besides keys that end, was at least: %s.",
+		counted(a.Executions, "schedule was", "schedules were"), a.Seed, a.Steps, cmp.Or(strings.Join(chances, ", "), "0"))
+}
+
+// printExamples lists the counterexamples of the search, or those of the sample.
+func printExamples(w io.Writer, r explore.Result, heading string, sampled bool) {
 	for _, f := range r.Found {
+		if f.Sampled != sampled {
+			continue
+		}
+		if heading != "" {
+			fmt.Fprintf(w, "\n%s\n", heading)
+			heading = ""
+		}
 		fmt.Fprintf(w, "  %-16s %2d steps, %-26s %s\n", explore.Title(f.Kind), len(f.Schedule.Steps), f.Spent, f.Schedule)
 	}
-	fmt.Fprintln(w)
 }
 
 func replayHelp(w io.Writer) {

@@ -14,6 +14,10 @@
 // the same process. What is held back may arrive at any later step. Which of the processes that can go on does so costs
 // nothing once the last one has to wait. Buyers are alike, so they come in the order of their numbers.
 //
+// Beyond what the search comes to in its time, schedules are sampled, as PCT does (Burckhardt et al., ASPLOS 2010): whoever has
+// the highest of random priorities runs, and adversities come at random steps. Executions are numbered and seeded, so two
+// runs sample the same. What one shows is shrunk as long as a smaller schedule shows it, too.
+//
 // What is judged is the history of the events, by package judge. Only what the history does not have is seen while it runs:
 // a waiter that nobody wakes, and a holder that is told of a loss too late.
 //

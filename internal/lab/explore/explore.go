@@ -32,6 +32,9 @@ type Config struct {
 	Most   int
 	// For bounds the time that the search takes. 0: until everything within the budget was tried.
 	For time.Duration
+	// Sample is how many schedules are sampled where the search did not come to its end; 0: none. What they are depends on Seed.
+	Sample int
+	Seed   uint64
 	// Until ends the search with the shortest schedule of this anomaly. "": with the budget.
 	Until finding.Kind
 	// Mechanism describes the lock of Open. For one of the catalogue it comes from there.
@@ -50,6 +53,7 @@ type Progress struct {
 	Executions int
 	States     int
 	Waiting    int // beginnings of schedules that are still to be tried
+	Sampled    int // executions, once the search is over
 }
 
 // DefaultBudget is enough for every failure that the documents describe on one server.
@@ -121,11 +125,13 @@ func openMechanism(m lock.Mechanism, clients []*redis.Client) (lock.Locker, func
 	}, nil
 }
 
-// Counterexample is the shortest schedule that shows an anomaly: of those with the fewest adversities.
+// Counterexample is the shortest schedule that shows an anomaly: of those with the fewest adversities. One that was sampled
+// was shrunk, and there may be a shorter one.
 type Counterexample struct {
 	Kind     finding.Kind `json:"kind"`
 	Schedule Schedule     `json:"schedule"`
 	Spent    Budget       `json:"spent"`
+	Sampled  bool         `json:"sampled,omitempty"`
 }
 
 // Result is what a search has found, and what it covers.
@@ -141,7 +147,8 @@ type Result struct {
 	States     int  `json:"states"`
 	// Diverged counts the executions in which a step was not possible that had been: the lock did not behave as before.
 	Diverged int              `json:"diverged"`
-	Took     time.Duration    `json:"took_ns"`
+	Took     time.Duration    `json:"took_ns"` // without what was sampled
+	Sampled  *Sampled         `json:"sampled,omitempty"`
 	Found    []Counterexample `json:"found"`
 }
 
@@ -161,6 +168,9 @@ func Run(ctx context.Context, c Config) (Result, error) {
 	}
 	s := search{config: c, seen: map[string][]visit{}, best: map[finding.Kind]*candidate{}}
 	err = s.run(ctx)
+	if err == nil && s.complete < c.Most && c.Sample > 0 && s.best[c.Until] == nil {
+		err = s.sample(ctx)
+	}
 	return s.result(), err
 }
 
@@ -168,9 +178,10 @@ func (s *search) result() Result {
 	r := Result{
 		Lock: s.config.Lock, Buyers: s.config.Buyers, Budget: s.config.Budget, Complete: s.complete, Exhausted: s.exhausted,
 		Executions: s.executions, States: len(s.seen), Diverged: s.diverged, Took: s.took,
+		Sampled: s.sampled,
 	}
 	for kind, c := range s.best {
-		r.Found = append(r.Found, Counterexample{kind, Schedule{s.config.Lock, s.config.Buyers, c.steps}, c.spent})
+		r.Found = append(r.Found, Counterexample{kind, Schedule{s.config.Lock, s.config.Buyers, c.steps}, c.spent, c.sampled})
 	}
 	slices.SortFunc(r.Found, func(x, y Counterexample) int {
 		return cmp.Or(cmp.Compare(x.Spent.Total(), y.Spent.Total()), cmp.Compare(len(x.Schedule.Steps), len(y.Schedule.Steps)), cmp.Compare(x.Kind, y.Kind))

@@ -115,6 +115,34 @@ func TestTheSameTwice(t *testing.T) {
 	}
 }
 
+// Sampling finds what the search had no time for, shrinks it to the shortest schedule, and does the same twice.
+func TestSampling(t *testing.T) {
+	c := Config{Lock: "uuid", Budget: Budget{Preemption: 2, Expiry: 1}, For: 1, Sample: 100, Seed: 7, Until: finding.WrongReleases}
+	first, err := Run(t.Context(), c)
+	fail.NowIf(t, err)
+	fail.Unequal(t, shortest(first)[finding.WrongReleases], "uuid~2~s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1", "wrong release")
+	fail.Unequal(t, shortest(first)[finding.Overlaps], "uuid~2~s1-q1-r1-t-s2-q2-r2", "two holders")
+	for _, f := range first.Found {
+		if !f.Sampled || !f.Spent.within(c.Budget) {
+			t.Errorf("%s: sampled %v, %s", f.Schedule, f.Sampled, f.Spent)
+		}
+	}
+	if a := first.Sampled; a.Executions >= c.Sample || len(a.Chance) != 2 || a.Chance[0] >= 1 || a.Chance[1] >= a.Chance[0] || a.Chance[1] <= 0 {
+		t.Errorf("sampled: %+v", *a)
+	}
+	second, err := Run(t.Context(), c)
+	fail.NowIf(t, err)
+	fail.Unequal(t, fmt.Sprint(*second.Sampled), fmt.Sprint(*first.Sampled), "sampled")
+	if !maps.Equal(shortest(first), shortest(second)) || first.Diverged+second.Diverged > 0 {
+		t.Errorf("%v, then %v", shortest(first), shortest(second))
+	}
+	whole, err := Run(t.Context(), Config{Lock: "setnx", Budget: Budget{Killing: 1}, Sample: 1})
+	fail.NowIf(t, err)
+	if whole.Sampled != nil {
+		t.Errorf("sampled after everything was tried: %+v", *whole.Sampled)
+	}
+}
+
 // A played schedule shows what was found, with a picture, and what could come next.
 func TestPlay(t *testing.T) {
 	s, err := ParseSchedule("naive~2~s1-q1-r1-t-s2-q2-r2-w1-q1")

@@ -68,9 +68,10 @@ type visit struct {
 }
 
 type candidate struct {
-	kind  finding.Kind
-	steps []Step
-	spent Budget
+	kind    finding.Kind
+	steps   []Step
+	spent   Budget
+	sampled bool
 }
 
 type search struct {
@@ -85,6 +86,21 @@ type search struct {
 	exhausted  bool
 	executions int
 	diverged   int
+	told       time.Time
+	sampled    *Sampled // nil: nothing was
+}
+
+// tell reports the progress, at most once a second.
+func (s *search) tell(level int) {
+	if s.config.Progress == nil || time.Since(s.told) < time.Second {
+		return
+	}
+	s.told = time.Now()
+	p := Progress{Level: level, Executions: s.executions, States: len(s.seen), Waiting: len(s.agenda)}
+	if s.sampled != nil {
+		p.Sampled = s.sampled.Executions
+	}
+	s.config.Progress(p)
 }
 
 // abreast is how many executions run side by side. The result does not depend on the number of processors.
@@ -96,7 +112,7 @@ func (s *search) run(ctx context.Context) error {
 	defer func() { s.took = time.Since(s.began) }()
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // an execution leaves nothing behind
 	heap.Push(&s.agenda, &beginning{})
-	level, told := 0, s.began
+	level := 0
 	for len(s.agenda) > 0 {
 		if next := s.agenda[0]; next.level > level {
 			s.complete = level
@@ -104,10 +120,7 @@ func (s *search) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		if s.config.Progress != nil && time.Since(told) > time.Second {
-			told = time.Now()
-			s.config.Progress(Progress{level, s.executions, len(s.seen), len(s.agenda)})
-		}
+		s.tell(level)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -142,10 +155,17 @@ const stuckAfter = time.Minute
 
 func (s *search) executeAll(batch []*beginning) ([]trace, error) {
 	traces := make([]trace, len(batch))
+	return traces, s.sideBySide(len(batch), func(t *testing.T, i int) { traces[i] = s.execute(t, batch[i]) }, func(i int) string {
+		return Schedule{s.config.Lock, s.config.Buyers, batch[i].steps()}.String()
+	})
+}
+
+// sideBySide runs n executions. names tells which of them are stuck.
+func (s *search) sideBySide(n int, run func(*testing.T, int), names func(int) string) error {
 	var running sync.WaitGroup
-	for i, from := range batch {
+	for i := range n {
 		running.Go(func() {
-			simulate.Bubble(func(t *testing.T) { traces[i] = s.execute(t, from) })
+			simulate.Bubble(func(t *testing.T) { run(t, i) })
 		})
 	}
 	done := make(chan struct{})
@@ -155,14 +175,14 @@ func (s *search) executeAll(batch []*beginning) ([]trace, error) {
 	}()
 	select {
 	case <-done:
-		return traces, nil
+		return nil
 	case <-time.After(stuckAfter):
 	}
 	var stuck []string
-	for _, from := range batch {
-		stuck = append(stuck, Schedule{s.config.Lock, s.config.Buyers, from.steps()}.String())
+	for i := range n {
+		stuck = append(stuck, names(i))
 	}
-	return nil, fmt.Errorf("explore: stuck for %v after one of %s", stuckAfter, strings.Join(stuck, ", "))
+	return fmt.Errorf("explore: stuck for %v after one of %s", stuckAfter, strings.Join(stuck, ", "))
 }
 
 // trace is what one execution has passed, from the end of its beginning on.

@@ -23,6 +23,8 @@ type Exploration struct {
 	Budget explore.Budget `json:"budget"`
 	Most   int            `json:"most"`
 	For    time.Duration  `json:"for_ns"`
+	Sample int            `json:"sample"`
+	Seed   uint64         `json:"seed"`
 }
 
 // Explored is its answer, on its standard output. Told are the sentences of the first counterexample, step by step.
@@ -42,7 +44,7 @@ func exploreLock(ctx context.Context, in io.Reader, out io.Writer, renews bool, 
 		m.Ends = lock.EndsUnlessRenewed
 	}
 	c := explore.Config{
-		Lock: asked.Name, Buyers: asked.Buyers, Budget: asked.Budget, Most: asked.Most, For: asked.For, Mechanism: m,
+		Lock: asked.Name, Buyers: asked.Buyers, Budget: asked.Budget, Most: asked.Most, For: asked.For, Sample: asked.Sample, Seed: asked.Seed, Mechanism: m,
 		Open: func(clients []*redis.Client) (lock.Locker, func(), error) {
 			l, err := open(clients[0], explore.Lease)
 			if err == nil {
