@@ -143,6 +143,20 @@ func TestSampling(t *testing.T) {
 	}
 }
 
+// Steps that a counterexample does not need are left out.
+func TestShrink(t *testing.T) {
+	config, err := Config{Lock: "uuid", Budget: Budget{Preemption: 3, Expiry: 1, Pausing: 1}}.withDefaults()
+	fail.NowIf(t, err)
+	padded, err := ParseSchedule("uuid~2~s1-z1-g1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1-r1-w2")
+	fail.NowIf(t, err)
+	s := search{config: config}
+	c := candidate{kind: finding.WrongReleases, steps: padded.Steps}
+	fail.NowIf(t, s.shrink(t.Context(), &c))
+	fail.Unequal(t, Schedule{"uuid", 2, c.steps}.String(), "uuid~2~s1-q1-r1-w1-q1-t-s2-q2-r2-r1-q1", "schedule")
+	fail.Unequal(t, c.spent, Budget{Preemption: 2, Expiry: 1}, "spent")
+	fail.Unequal(t, s.diverged, 0, "diverged")
+}
+
 // A played schedule shows what was found, with a picture, and what could come next.
 func TestPlay(t *testing.T) {
 	s, err := ParseSchedule("naive~2~s1-q1-r1-t-s2-q2-r2-w1-q1")

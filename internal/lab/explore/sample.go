@@ -24,12 +24,12 @@ type Sampled struct {
 }
 
 // estimate sets the chance after the executions so far. It is the bound of PCT (Burckhardt et al., ASPLOS 2010): an execution
-// hits a failure with at least 1/buyers, for their order, times 1/(steps × choices × 2) for each adversity: at which step,
-// which one, and whether time goes on before what it holds back.
+// hits a failure with at least 1/buyers, for their order, times 1/(steps × choices × 4) for each adversity: at which step,
+// which one, whether time goes on before what it holds back, and that it was not kept for a holder.
 func (a *Sampled) estimate(buyers, points int) {
 	one := 1 / float64(buyers)
 	for range points {
-		one /= float64(2 * a.Steps * max(a.Choices, 1))
+		one /= float64(4 * a.Steps * max(a.Choices, 1))
 		a.Chance = append(a.Chance, -math.Expm1(float64(a.Executions)*math.Log1p(-one)))
 	}
 }
@@ -85,12 +85,14 @@ func (s *search) sample(ctx context.Context) error {
 }
 
 // walk is one sampled execution. The buyers have random priorities; whoever runs goes on until it has to wait. At random
-// steps an adversity is taken, one of those that are possible then.
+// steps an adversity is taken, one of those that are possible then. Half of them are failures that are kept until somebody
+// holds the lock: that is where failures matter, and it is few of the steps.
 type walk struct {
 	config          Config
 	plain           bool // without adversities
 	rand            *rand.Rand
 	points          []int           // the steps of the adversities that are still to come, in order
+	kept            int             // failures for a holder
 	turns           []float64       // the priorities of the buyers
 	late            map[any]float64 // those of what is held back: above 0.5 it comes before time goes on
 	length, choices int
@@ -107,6 +109,10 @@ func newWalk(c Config, n, steps, points int) *walk {
 	for range points {
 		if w.plain {
 			break
+		}
+		if c.Budget.Total() > c.Budget[Preemption]+c.Budget[Expiry] && w.rand.IntN(2) == 0 {
+			w.kept++
+			continue
 		}
 		w.points = append(w.points, w.rand.IntN(steps))
 	}
@@ -149,14 +155,28 @@ func (w *walk) choose(b *bed) (next option, ok bool) {
 		}
 	}
 	w.choices = max(w.choices, len(adverse))
-	if len(w.points) > 0 && w.points[0] <= len(b.steps) && len(adverse) > 0 {
+	failures := slices.DeleteFunc(slices.Clone(adverse), func(o option) bool { return o.cost[Preemption] > 0 })
+	switch {
+	case w.kept > 0 && b.isHeld() && len(failures) > 0 && w.rand.IntN(2) == 0:
+		w.kept--
+		adverse = failures
+	case len(w.points) > 0 && w.points[0] <= len(b.steps) && len(adverse) > 0:
 		w.points = w.points[1:]
-		next, ok = adverse[w.rand.IntN(len(adverse))], true
-		for _, q := range next.parks {
-			delete(w.late, q)
-		}
+	default:
+		return next, ok
 	}
-	return next, ok
+	next = adverse[w.rand.IntN(len(adverse))]
+	for _, q := range next.parks {
+		delete(w.late, q)
+	}
+	return next, true
+}
+
+// isHeld reports whether somebody is inside the lock.
+func (b *bed) isHeld() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.procs, func(p *process) bool { return p.held != nil })
 }
 
 func (w *walk) priority(b *bed, o option) float64 {
