@@ -3,6 +3,7 @@ package database
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"log/slog"
 	"strings"
 	"sync"
@@ -45,8 +46,12 @@ func TestStartWaitsForAConnection(t *testing.T) {
 	d := open(t, few(log)) // has one connection
 	hold := func() (release func()) {
 		d.Pools()["writers"].SetMaxIdleConns(-1)
-		conn, err := d.Pools()["writers"].Conn(t.Context())
-		wantErr(t, err)
+		var conn *sql.Conn
+		testkit.Until(t, "the server has noticed that the attempt before has left", func() bool {
+			c, err := d.Pools()["writers"].Conn(t.Context())
+			conn = c
+			return err == nil
+		})
 		return func() { wantErr(t, conn.Close()) }
 	}
 	for name, attempt := range map[string]func() error{
