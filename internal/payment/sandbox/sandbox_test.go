@@ -85,6 +85,7 @@ func TestRefusedAndTriedAgain(t *testing.T) {
 		created := p.create(t, "k", req)
 		page := p.press(t, created, "refuse")
 		fail.Without(t, page, "You have refused", "Try again: pay", "1h0m0s left to pay", `<a href="https://shop.example/#order=4711">Back to the shop</a>`)
+		r.want(t, time.Second, "refused")
 		if page := p.press(t, created, "pay"); !strings.Contains(page, "Paid.") {
 			t.Errorf("the page after paying: %s", page)
 		}
