@@ -78,7 +78,11 @@ func TestEverySchedule(t *testing.T) {
 // TestSoakEverySchedule is TestEverySchedule with all adversities that do not take the lease away.
 func TestSoakEverySchedule(t *testing.T) {
 	testkit.Soak(t)
-	holds(t, "lua", Budget{Preemption: 2, Pausing: 1, Killing: 1, Cutting: 1}, nil)
+	for _, a := range []Adversity{Pausing, Killing, Cutting} {
+		b := Budget{Preemption: 2}
+		b[a] = 1
+		holds(t, "lua", b, nil)
+	}
 	for _, name := range []string{"reentrant", "fair", "fenced", "rw"} {
 		holds(t, name, Budget{Preemption: 1, Pausing: 1}, late)
 		holds(t, name, Budget{Killing: 1, Cutting: 1}, nil)
@@ -156,6 +160,27 @@ func TestShrink(t *testing.T) {
 	fail.Unequal(t, c.spent, Budget{Preemption: 2, Expiry: 1}, "spent")
 	fail.Unequal(t, s.diverged, 0, "diverged")
 }
+
+// One node has not granted the lock to the holder, and another restarts empty while it is at work: two holders. The soak
+// searches for it.
+func TestRedWithARestart(t *testing.T) {
+	s, err := ParseSchedule(redBroken)
+	fail.NowIf(t, err)
+	p, err := Play(t.Context(), Config{}, s)
+	fail.NowIf(t, err)
+	fail.Unequal(t, fmt.Sprint(p.Found), fmt.Sprint([]Finding{{finding.Overlaps, len(s.Steps)}}), "found")
+	fail.Unequal(t, p.Spent, Budget{Preemption: 1, Restarting: 1}, "spent")
+}
+
+// TestSoakRedWithARestart finds such a schedule by sampling.
+func TestSoakRedWithARestart(t *testing.T) {
+	testkit.Soak(t)
+	r, err := Run(t.Context(), Config{Lock: "red", Budget: Budget{Preemption: 2, Restarting: 2}, Most: 3, For: 1, Sample: 600, Seed: 1})
+	fail.NowIf(t, err)
+	fail.Unequal(t, shortest(r)[finding.Overlaps], "red~2~s1-q1-q1-r1-r1-e2-t-s2-q2-q2-q2-r2-r2-r2", "schedule")
+}
+
+const redBroken = "red~2~s1-q1-q1-r1-r1-t-e1-s2-q2-q2-q2-r2-r2-r2"
 
 // A played schedule shows what was found, with a picture, and what could come next.
 func TestPlay(t *testing.T) {

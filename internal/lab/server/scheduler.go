@@ -183,7 +183,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
 	if i < 0 {
 		return because(errInvalid, fmt.Errorf("there is no level %q", asked.Level))
 	}
-	return writeJSON(w, http.StatusOK, answerJSON{all[i].Shortest == "", all[i].par(), all[i].Shortest})
+	return writeJSON(w, http.StatusOK, answerJSON{all[i].Shortest == "", all[i].par(), all[i].Shortest, all[i].Sampled})
 }
 
 // answerJSON says whether a level cannot be won, and the shortest way where it can.
@@ -191,6 +191,7 @@ type answerJSON struct {
 	Unbreakable bool   `json:"unbreakable"`
 	Par         int    `json:"par"`
 	Shortest    string `json:"shortest"`
+	Sampled     bool   `json:"sampled"` // it is only the shortest that is known
 }
 
 // plays plays a few schedules at once.

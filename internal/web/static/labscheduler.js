@@ -129,7 +129,13 @@ export function schedulerView(lab, linked) {
   async function celebrate() {
     const length = steps.length;
     const answer = await ask();
-    if (answer !== null && length === steps.length) text(verdict, t(length <= answer.par ? 'lab.scheduler.reached.par' : 'lab.scheduler.reached', { n: length, par: answer.par }));
+    if (answer !== null && length === steps.length) text(verdict, t(reached(length, answer), { n: length, par: answer.par }));
+  }
+
+  // reached is the key of the text for a level that was won. A shortest schedule that was sampled is the shortest known.
+  function reached(length, { par, sampled }) {
+    if (sampled) return `lab.scheduler.reached.${length < par ? 'better' : length === par ? 'best' : 'known'}`;
+    return length <= par ? 'lab.scheduler.reached.par' : 'lab.scheduler.reached';
   }
 
   function draw(played) {
