@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lock"
@@ -75,7 +76,8 @@ func TestEverySchedule(t *testing.T) {
 	}
 }
 
-// TestSoakEverySchedule is TestEverySchedule with all adversities that do not take the lease away.
+// TestSoakEverySchedule has larger budgets, with all adversities that do not take the lease away. Those of lua are tried to
+// their end; each of the others has a minute, in which every schedule with one adversity is tried, and some with two.
 func TestSoakEverySchedule(t *testing.T) {
 	testkit.Soak(t)
 	for _, a := range []Adversity{Pausing, Killing, Cutting} {
@@ -84,26 +86,42 @@ func TestSoakEverySchedule(t *testing.T) {
 		holds(t, "lua", b, nil)
 	}
 	for _, name := range []string{"reentrant", "fair", "fenced", "rw"} {
-		holds(t, name, Budget{Preemption: 1, Pausing: 1}, late)
-		holds(t, name, Budget{Killing: 1, Cutting: 1}, nil)
+		holdsForAMinute(t, name, Budget{Preemption: 1, Pausing: 1}, late)
+		holdsForAMinute(t, name, Budget{Killing: 1, Cutting: 1}, nil)
 	}
-	holds(t, "native", Budget{Preemption: 1, Pausing: 1, Killing: 1}, nil)
-	holds(t, "multi", Budget{Killing: 1, Cutting: 1}, nil)
-	holds(t, "red", Budget{Killing: 1, Restarting: 1}, nil)
+	holdsForAMinute(t, "native", Budget{Preemption: 1, Pausing: 1, Killing: 1}, nil)
+	holdsForAMinute(t, "multi", Budget{Killing: 1, Cutting: 1}, nil)
+	holdsForAMinute(t, "red", Budget{Killing: 1, Restarting: 1}, nil)
 }
 
 // holds explores a lock and fails the test if it finds anything but the known anomalies.
 func holds(t *testing.T, name string, b Budget, known map[finding.Kind]string) {
+	t.Run(fmt.Sprint(name, " ", b), func(t *testing.T) { foundOnly(t, run(t, name, b), known) })
+}
+
+// holdsForAMinute does so in bounded time, and says what it has covered.
+func holdsForAMinute(t *testing.T, name string, b Budget, known map[finding.Kind]string) {
 	t.Run(fmt.Sprint(name, " ", b), func(t *testing.T) {
-		found := shortest(run(t, name, b))
-		for kind, schedule := range known {
-			fail.Unequal(t, found[kind], name+schedule, string(kind))
-			delete(found, kind)
+		r, err := Run(t.Context(), Config{Lock: name, Budget: b, For: time.Minute})
+		fail.NowIf(t, err)
+		t.Logf("every schedule with at most %d of %s: %d executions, %d states", r.Complete, b, r.Executions, r.States)
+		if r.Complete < 1 || r.Diverged > 0 {
+			t.Errorf("%d executions diverged; all schedules with at most %d adversities were tried", r.Diverged, r.Complete)
 		}
-		if len(found) > 0 {
-			t.Error(found)
-		}
+		foundOnly(t, r, known)
 	})
+}
+
+func foundOnly(t *testing.T, r Result, known map[finding.Kind]string) {
+	t.Helper()
+	found := shortest(r)
+	for kind, schedule := range known {
+		fail.Unequal(t, found[kind], r.Lock+schedule, string(kind))
+		delete(found, kind)
+	}
+	if len(found) > 0 {
+		t.Error(found)
+	}
 }
 
 // Two runs find the same, with the same number of executions.
@@ -131,7 +149,7 @@ func TestSampling(t *testing.T) {
 			t.Errorf("%s: sampled %v, %s", f.Schedule, f.Sampled, f.Spent)
 		}
 	}
-	if a := first.Sampled; a.Executions >= c.Sample || len(a.Chance) != 2 || a.Chance[0] >= 1 || a.Chance[1] >= a.Chance[0] || a.Chance[1] <= 0 {
+	if a := first.Sampled; a.Executions >= c.Sample || a.Adversities != 2 || a.Chance <= 0 || a.Chance >= 1 {
 		t.Errorf("sampled: %+v", *a)
 	}
 	second, err := Run(t.Context(), c)

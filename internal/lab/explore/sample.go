@@ -19,19 +19,21 @@ type Sampled struct {
 	// others come. Choices is how many of them were possible at most at one step.
 	Steps   int `json:"steps"`
 	Choices int `json:"choices"`
-	// Chance is a lower bound for a failure that takes one adversity, two and so on, besides keys that end.
-	Chance []float64 `json:"chance"`
+	// Adversities is how many each execution may have, besides keys that end.
+	Adversities int `json:"adversities"`
+	// Chance is a lower bound for a failure that takes at most so many.
+	Chance float64 `json:"chance"`
 }
 
 // estimate sets the chance after the executions so far. It is the bound of PCT (Burckhardt et al., ASPLOS 2010): an execution
 // hits a failure with at least 1/buyers, for their order, times 1/(steps × choices × 4) for each adversity: at which step,
 // which one, whether time goes on before what it holds back, and that it was not kept for a holder.
-func (a *Sampled) estimate(buyers, points int) {
+func (a *Sampled) estimate(buyers int) {
 	one := 1 / float64(buyers)
-	for range points {
+	for range a.Adversities {
 		one /= float64(4 * a.Steps * max(a.Choices, 1))
-		a.Chance = append(a.Chance, -math.Expm1(float64(a.Executions)*math.Log1p(-one)))
 	}
+	a.Chance = -math.Expm1(float64(a.Executions) * math.Log1p(-one))
 }
 
 // affords reports whether a schedule may have so many adversities.
@@ -39,8 +41,8 @@ func (c Config) affords(b Budget) bool { return b.within(c.Budget) && b.Total() 
 
 // sample plays schedules at random, and shrinks those that show what the search has not found.
 func (s *search) sample(ctx context.Context) error {
-	s.sampled = &Sampled{Seed: s.config.Seed}
 	points := min(s.config.Most, s.config.Budget.Total()-s.config.Budget[Expiry]) // keys end by themselves
+	s.sampled = &Sampled{Seed: s.config.Seed, Adversities: points}
 	hits := map[finding.Kind]*candidate{}
 	for s.sampled.Executions < s.config.Sample && hits[s.config.Until] == nil {
 		if err := ctx.Err(); err != nil {
@@ -73,7 +75,7 @@ func (s *search) sample(ctx context.Context) error {
 			}
 		}
 	}
-	s.sampled.estimate(s.config.Buyers, points)
+	s.sampled.estimate(s.config.Buyers)
 	for kind, c := range hits {
 		if err := s.shrink(ctx, c); err != nil {
 			return err
