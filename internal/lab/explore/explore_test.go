@@ -77,7 +77,7 @@ func TestEverySchedule(t *testing.T) {
 }
 
 // TestSoakEverySchedule has larger budgets, with all adversities that do not take the lease away. Those of lua are tried to
-// their end; each of the others has a minute, in which every schedule with one adversity is tried, and some with two.
+// their end; each of the others has a minute: for every schedule with one adversity, and as many with two as it comes to.
 func TestSoakEverySchedule(t *testing.T) {
 	testkit.Soak(t)
 	for _, a := range []Adversity{Pausing, Killing, Cutting} {
