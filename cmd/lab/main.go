@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"seckill/internal/buildinfo"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
@@ -28,6 +30,7 @@ func main() {
 	lockclient.MainIfChild() // this program again, as a lock client of an experiment
 	testbed.MainIfRedis()    // or as its Redis server
 	testkit.MainIfReaper()   // or as what cleans up after it, where there is no shell
+	logging.Disable()        // go-redis tells of each server that is gone, which is what happens here
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

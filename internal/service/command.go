@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"seckill/internal/buildinfo"
 	"seckill/internal/gctune"
 )
@@ -20,6 +22,7 @@ import (
 func Command(args, environ []string) int {
 	gctune.Apply()
 	signal.Ignore(syscall.SIGPIPE) // a log whose reader has gone ends nothing
+	logging.Disable()              // go-redis' own, of dials and failovers: errors and metrics report them
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// After the first signal, a second one has its usual effect: Ctrl-C twice ends a stop that hangs.
 	context.AfterFunc(ctx, stop)

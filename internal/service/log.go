@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/logbuffer"
 )
@@ -24,7 +23,6 @@ func startLog(cfg Config, to io.Writer) (*slog.Logger, *logbuffer.Writer) {
 	})
 	log := slog.New(slog.NewJSONHandler(lines, options))
 	cfg.warn(log)
-	redis.SetLogger(redisLog{log}) // go-redis has one logger for the whole process
 	return log, lines
 }
 

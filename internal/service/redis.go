@@ -24,17 +24,6 @@ const (
 	noRetries = -1
 )
 
-// redisLog logs the messages of go-redis at debug level. They are about dials and failovers, which errors and
-// metrics report too.
-type redisLog struct{ log *slog.Logger }
-
-// Printf implements go-redis' logger.
-func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
-	if r.log.Enabled(ctx, slog.LevelDebug) {
-		r.log.DebugContext(ctx, "go-redis", slog.String("says", fmt.Sprintf(format, args...)))
-	}
-}
-
 // dialer connects to a server. nil is go-redis' own, over TCP.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 

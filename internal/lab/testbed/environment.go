@@ -101,7 +101,6 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	redis.SetLogger(redisLog{o.Log}) // go-redis has one logger for the whole process
 	if o.Progress == nil {
 		o.Progress = func(i18n.Text) {}
 	}
@@ -123,16 +122,6 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 		return nil, errors.Join(err, e.root.end())
 	}
 	return e, nil
-}
-
-// redisLog forwards what go-redis logs about servers that an experiment has killed.
-type redisLog struct{ log *slog.Logger }
-
-// Printf implements the logger of go-redis.
-func (r redisLog) Printf(ctx context.Context, format string, args ...any) {
-	if r.log.Enabled(ctx, slog.LevelDebug) {
-		r.log.DebugContext(ctx, "go-redis", slog.String("says", fmt.Sprintf(format, args...)))
-	}
 }
 
 // Options returns the options that it was opened with, including defaults.
