@@ -204,7 +204,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 }
 
 // Under the admission flow units are taken away only while the epoch is closed under which none are pending; added units are
-// given back to the first bucket of an open epoch, of which Redis is to be told.
+// given back to the first bucket of an open epoch, and Redis has to be told of them.
 func TestStockOfAnAdmissionVoucherIsChanged(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)

@@ -14,7 +14,7 @@ import (
 
 // write is a deferred write.
 type write struct {
-	query string // on MySQL possibly several statements, of which the last one counts
+	query string // on MySQL it may have several statements: the rows of the last one count
 	args  []any
 	// dependent is the same write in the packet of the first write: it takes effect, on one row, only if that
 	// one did. Empty if there is no such form.

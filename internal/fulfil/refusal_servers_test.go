@@ -3,9 +3,9 @@ package fulfil
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -72,15 +72,14 @@ func (s *refusingEnv) refuse(t *testing.T, refusal testkit.Refusal, ofVoucher2 b
 	end, err := refusal.Begin(t.Context())
 	s.must(err)
 	sell(50)
-	refused, often := 0, 3
+	often := 3
 	if refusal.Number == 1205 { // each time it waits for the row
 		often = 1
 	}
-	for began := time.Now(); refused < often; time.Sleep(10 * time.Millisecond) {
-		if refused, _ = s.store.seen(refusal.Number, 1); time.Since(began) > 2*time.Minute {
-			t.Fatalf("the server answered %d times with error %d", refused, refusal.Number)
-		}
-	}
+	testkit.Until(t, fmt.Sprintf("the server answers %d times with error %d", often, refusal.Number), func() bool {
+		refused, _ := s.store.seen(refusal.Number, 1)
+		return refused >= often
+	})
 	if ofVoucher2 {
 		s.accept(1, 50)
 		testkit.Until(t, "the orders of the other voucher are persisted", func() bool {

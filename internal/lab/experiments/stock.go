@@ -74,7 +74,7 @@ func stocks() []comparison {
 }
 
 const (
-	// rushStock is on sale, a unit for each buyer, of whom rushAtOnce are there at a time.
+	// rushStock units are on sale, one for each buyer. rushAtOnce buyers order at the same time.
 	rushStock, rushAtOnce = 100, 8
 	rushWork              = 10 * time.Millisecond
 	// lastOf is the stock of which one unit is left.
@@ -114,7 +114,7 @@ func fewAtATime(t *lab.Trial, setup lab.Setup) {
 	t.Judge(evidence)
 }
 
-// drawConflict draws two buyers who had read the same version, of whom one is refused.
+// drawConflict draws two buyers who have read the same version. One of them is refused.
 func drawConflict(t *lab.Trial, evidence judge.Evidence) {
 	won := map[int64]*judge.Transaction{}                        // by the version
 	for _, tx := range judge.NewHistory(evidence).Transactions { // by their ends

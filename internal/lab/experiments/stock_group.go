@@ -14,8 +14,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// twoGroups has orders come in two groups: one with an order of a user who has one already, and one that is larger than
-// what is left.
+// twoGroups sends two groups of orders. In the first, one user has an order already. The second has more orders than units
+// are left.
 func twoGroups(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Stock, groupStock)
 	const one, two = "group 1", "group 2"
