@@ -93,10 +93,17 @@ func (o *Orders) take(ctx context.Context, condition string, args ...any) (order
 
 // OrdersOf implements [order.Store].
 func (o *Orders) OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error) {
+	return o.list(ctx, "user_id = ? AND id < ?", userID, before, limit)
+}
+
+// OrdersOfVoucher implements [order.Store].
+func (o *Orders) OrdersOfVoucher(ctx context.Context, voucherID, before int64, limit int) ([]order.Order, error) {
+	return o.list(ctx, "voucher_id = ? AND id < ?", voucherID, before, limit)
+}
+
+func (o *Orders) list(ctx context.Context, condition string, of, before int64, limit int) ([]order.Order, error) {
 	var rows []orderRow
-	err := o.db.rows.WithContext(ctx).
-		Where("user_id = ? AND id < ?", userID, before).
-		Order("id DESC").Limit(limit).Find(&rows).Error
+	err := o.db.rows.WithContext(ctx).Where(condition, of, before).Order("id DESC").Limit(limit).Find(&rows).Error
 	if err != nil {
 		return nil, translate(ctx, err)
 	}

@@ -98,7 +98,7 @@ func (a *API) adapt(route *routeMetrics, who access, h handler) gin.HandlerFunc 
 		took := time.Since(start)
 		a.metrics.observe(route, out, took)
 		if route.orders {
-			a.live.note(r, out.outcome)
+			a.live.note(r, out.outcome, took)
 		}
 		a.logAccess(r, out, took)
 	}

@@ -107,6 +107,7 @@ func TestAdministratorsRoutes(t *testing.T) {
 		code               string
 	}{
 		{"GET", "/api/v1/vouchers/7/live", "", http.StatusNotFound, "voucher_not_found"},
+		{"GET", "/api/v1/vouchers/7/orders", "", http.StatusNotFound, "voucher_not_found"},
 		{"POST", "/api/v1/vouchers/7/rush", `{"buyers":1}`, http.StatusForbidden, "lab_only"},
 		{"GET", "/api/v1/locks/k?lock=fenced", "", http.StatusForbidden, "lab_only"},
 		{"DELETE", "/api/v1/locks/k?lock=fenced", "", http.StatusForbidden, "lab_only"},

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,13 +16,16 @@ import (
 // changing is the part of the store that changes vouchers: one voucher, in memory.
 type changing struct {
 	*voucherStore
+	mu    sync.Mutex
 	asked   voucher.Change
 	records []voucher.Record
 }
 
 func (s *changing) ChangeVoucher(ctx context.Context, id, _ int64, c voucher.Change, now time.Time) (*voucher.Voucher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.asked = c
-	v, err := s.Voucher(ctx, id)
+	v, err := s.voucherStore.Voucher(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +36,17 @@ func (s *changing) ChangeVoucher(ctx context.Context, id, _ int64, c voucher.Cha
 	*v = changed
 	s.records = append([]voucher.Record{{VoucherID: id, Revision: v.Revision, At: now, By: c.By, Fields: fields}}, s.records...)
 	return &changed, nil
+}
+
+// Voucher returns a copy: it may be read while the voucher is changed.
+func (s *changing) Voucher(ctx context.Context, id int64) (*voucher.Voucher, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.voucherStore.Voucher(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return new(*v), nil
 }
 
 func (s *changing) DeleteVoucher(ctx context.Context, id, _ int64, c voucher.Change, now time.Time) error {

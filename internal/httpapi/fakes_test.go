@@ -161,12 +161,19 @@ func (f *fakeOrders) Order(_ context.Context, userID, id int64) (order.Order, er
 }
 
 func (f *fakeOrders) OrdersOf(_ context.Context, userID, before int64, limit int) ([]order.Order, error) {
+	return f.list(func(o order.Order) bool { return o.UserID == userID && o.ID < before }, limit)
+}
+
+func (f *fakeOrders) OrdersOfVoucher(_ context.Context, voucherID, before int64, limit int) ([]order.Order, error) {
+	return f.list(func(o order.Order) bool { return o.VoucherID == voucherID && o.ID < before }, limit)
+}
+
+func (f *fakeOrders) list(wanted func(order.Order) bool, limit int) (found []order.Order, err error) {
 	if f.hold != nil {
 		f.hold()
 	}
-	var found []order.Order
 	for _, o := range f.orders {
-		if o.UserID == userID && o.ID < before && len(found) < limit {
+		if wanted(o) && len(found) < limit {
 			found = append(found, o)
 		}
 	}

@@ -84,6 +84,8 @@ type Orders interface {
 	Refusal(ctx context.Context, voucherID int64) error
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
+	// OrdersOfVoucher lists what the database has, newest first.
+	OrdersOfVoucher(ctx context.Context, voucherID, before int64, limit int) ([]order.Order, error)
 	// Await waits until an order is no longer pending or the limit has passed. Its only error is the context's.
 	Await(ctx context.Context, o order.Order, limit time.Duration) error
 	Audit(ctx context.Context, voucherID int64) (order.Audit, error)
@@ -234,6 +236,10 @@ func (a *API) routes() []route {
 		}},
 		{get, "/api/v1/vouchers/:id/live", admin, a.watchSale, nil},
 		{post, "/api/v1/vouchers/:id/rush", admin, a.rush, nil},
+		// There is no index for this order: it would cost each buyer. So a sale is read as the audit reads it, once at a time.
+		{get, placeOrderRoute, admin, a.listVoucherOrders, &Guard{
+			Key: "orders:#id", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true,
+		}},
 		{post, placeOrderRoute, user, a.placeOrder, nil},
 		{get, "/api/v1/orders/:id", user, a.showOrder, nil},
 		{post, "/api/v1/orders/:id/payment", user, a.payOrder, nil},

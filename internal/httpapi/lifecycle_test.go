@@ -161,3 +161,22 @@ func TestVoucherThatAsksForPayment(t *testing.T) {
 		wantProblem(t, r.do(t, call{"POST", "/api/v1/vouchers", with(wrong), nil}), 400, "invalid_request")
 	}
 }
+
+// An administrator's list of a voucher's orders names their buyers.
+func TestOrdersOfAVoucher(t *testing.T) {
+	r, id := onSale(t)
+	for n := range 3 {
+		r.orders.orders = append(r.orders.orders, order.Order{ID: int64(9 - n), VoucherID: id, UserID: int64(40 + n), Status: order.Paid})
+	}
+	r.orders.orders = append(r.orders.orders, order.Order{ID: 1, VoucherID: id + 1, UserID: 42, Status: order.Paid})
+	path := fmt.Sprintf("/api/v1/vouchers/%d/orders?limit=2", id)
+	line := func(id, user int, voucher int64) string {
+		return fmt.Sprintf(`{"order_id":"%d","voucher_id":"%d","user_id":"%d","status":"paid"}`, id, voucher, user)
+	}
+	for query, want := range map[string]string{
+		"":          `{"orders":[` + line(9, 40, id) + "," + line(8, 41, id) + `],"next_before":"8"}`,
+		"&before=8": `{"orders":[` + line(7, 42, id) + `]}`,
+	} {
+		fail.Unequal(t, r.do(t, call{"GET", path + query, "", nil}).Body.String(), want, "%s", query)
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/HdrHistogram/hdrhistogram-go"
+
 	"seckill/internal/httpserver"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -63,6 +65,8 @@ type liveSale struct {
 
 	counting sync.Mutex
 	outcomes map[string]int64
+	rushes   int64
+	took     *hdrhistogram.Histogram // of the answers since the last look, in microseconds
 
 	// handovers returns the leases of the lock on the voucher since somebody watches; nil if it is sold under none.
 	handovers func() lock.HandoverCounts
@@ -85,10 +89,21 @@ type figuresJSON struct {
 	Audit *auditJSON `json:"audit"` // null if the stores do not answer
 	// Outcomes counts the answers of this process to orders, by code, since somebody watches the sale.
 	Outcomes map[string]int64 `json:"outcomes"`
+	// Latency is how long this process took for its answers since the last look; null if it gave none.
+	Latency *latencyJSON `json:"latency"`
+	// Rushes counts those that have begun in this process since somebody watches the sale.
+	Rushes int64 `json:"rushes"`
+	Paused bool  `json:"paused"`
 	// Lock is the state of the lock on the voucher; null if there is none, or none that can be asked.
 	Lock *lockJSON `json:"lock"`
 	// Handovers is null if there is no lock on the voucher.
 	Handovers *handoversJSON `json:"handovers"`
+}
+
+type latencyJSON struct {
+	P50 float64 `json:"p50_ms"`
+	P95 float64 `json:"p95_ms"`
+	P99 float64 `json:"p99_ms"`
 }
 
 // handoversJSON is how the lock on a voucher came to the orders of this process, since somebody watches the sale.
@@ -104,8 +119,8 @@ type handoversJSON struct {
 
 func newLive() *live { return &live{sales: make(map[int64]*liveSale)} }
 
-// note counts what became of an order.
-func (l *live) note(r *request, outcome string) {
+// note counts what became of an order, and how long its answer took.
+func (l *live) note(r *request, outcome string, took time.Duration) {
 	if l.known.Load() == 0 {
 		return
 	}
@@ -113,13 +128,22 @@ func (l *live) note(r *request, outcome string) {
 	if err != nil {
 		return
 	}
+	l.count(id, func(s *liveSale) {
+		s.outcomes[outcome]++
+		// requestTimeout is in the histogram's range, and what took longer counts as that.
+		_ = s.took.RecordValue(min(took, requestTimeout).Microseconds())
+	})
+}
+
+// count changes what is counted of a sale, if somebody watches it.
+func (l *live) count(id int64, change func(s *liveSale)) {
 	l.mu.RLock()
 	s := l.sales[id]
 	l.mu.RUnlock()
 	if s != nil {
 		s.counting.Lock()
-		s.outcomes[outcome]++
-		s.counting.Unlock()
+		defer s.counting.Unlock()
+		change(s)
 	}
 }
 
@@ -130,6 +154,7 @@ func (l *live) watch(v *voucher.Voucher, handovers *lock.Handovers) (s *liveSale
 	switch s = l.sales[v.ID]; {
 	case s == nil:
 		s = &liveSale{id: v.ID, name: rand.Text()[:8], outcomes: make(map[string]int64), uncount: func() {}}
+		s.took = hdrhistogram.New(1, requestTimeout.Microseconds(), 2)
 		if handovers != nil && underOneLock(v) {
 			s.handovers, s.uncount = handovers.Watch(v.Policy.Lock, v.StockKey())
 		}
@@ -318,9 +343,18 @@ func (a *API) figures(ctx context.Context, s *liveSale, v *voucher.Voucher) figu
 		}
 	}
 	out.Handovers = s.handedOver(v.Policy.Lock)
+	if now, err := a.deps.Vouchers.Voucher(ctx, v.ID); err == nil {
+		out.Paused = now.Paused
+	}
 	s.counting.Lock()
 	defer s.counting.Unlock()
 	maps.Copy(out.Outcomes, s.outcomes)
+	out.Rushes = s.rushes
+	if s.took.TotalCount() > 0 {
+		ms := func(percent float64) float64 { return float64(s.took.ValueAtQuantile(percent)) / 1000 }
+		out.Latency = &latencyJSON{ms(50), ms(95), ms(99)}
+		s.took.Reset()
+	}
 	return out
 }
 

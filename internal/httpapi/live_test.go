@@ -70,8 +70,15 @@ func (w *watched) next() (e event, ok bool) {
 }
 
 type figures struct {
-	Audit     *struct{ Oversold, Orders int64 }
-	Outcomes  map[string]int64
+	Audit    *struct{ Oversold, Orders int64 }
+	Outcomes map[string]int64
+	Latency  *struct {
+		P50 float64 `json:"p50_ms"`
+		P95 float64 `json:"p95_ms"`
+		P99 float64 `json:"p99_ms"`
+	}
+	Rushes    int64
+	Paused    bool
 	Handovers *struct {
 		Mechanism, Passing string
 		FoundFree          int64 `json:"found_free"`
@@ -154,6 +161,38 @@ func TestLiveFigures(t *testing.T) {
 		}
 		if f.Outcomes["confirmed"] != 3 {
 			t.Errorf("after the gap: %+v", f)
+		}
+	})
+}
+
+// The figures say how long the answers since the last look took, which rushes began, and whether the sale is paused.
+func TestLiveFiguresOfARush(t *testing.T) {
+	served(t, func(t *testing.T, r *fixture, s *servertest.Server, id int64) {
+		r.vouchers.Store = &changing{voucherStore: r.vouchers.store}
+		w := watch(t, s, id)
+		if f, _ := w.figures(); f.Latency != nil || f.Rushes != 0 || f.Paused {
+			t.Errorf("before: %+v", f)
+		}
+		var asked atomic.Int64
+		r.orders.place = func(_ context.Context, req order.Request) (order.Order, error) {
+			if asked.Add(1)%10 == 0 {
+				simulate.Sleep(400 * time.Millisecond)
+			}
+			return order.Order{ID: 7, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Confirmed}, nil
+		}
+		r.do(t, call{"POST", fmt.Sprintf("/api/v1/vouchers/%d/rush", id), `{"buyers":100}`, nil})
+		if status := r.do(t, call{"GET", fmt.Sprintf("/api/v1/vouchers/%d/orders", id), "", nil}).Code; status != http.StatusOK {
+			t.Errorf("the list of orders: %d", status)
+		}
+		r.do(t, call{"PATCH", fmt.Sprintf("/api/v1/vouchers/%d", id), `{"paused":true}`, []string{"If-Match: *", "Content-Type: application/json"}})
+		f, _ := w.figures()
+		// A bucket of the histogram is one part in a hundred wide.
+		if f.Outcomes["confirmed"] != 100 || f.Rushes != 1 || !f.Paused || f.Latency == nil || f.Latency.P50 > 1 ||
+			f.Latency.P95 < 396 || f.Latency.P99 > 404 {
+			t.Errorf("after a rush and a pause: %+v %+v", f, f.Latency)
+		}
+		if f, _ = w.figures(); f.Latency != nil || f.Rushes != 1 || len(f.Outcomes) != 1 {
+			t.Errorf("a second later: %+v", f)
 		}
 	})
 }

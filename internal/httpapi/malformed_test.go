@@ -154,7 +154,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"a slash in a lock's key", get("/api/v1/locks/a%2Fb?lock=reentrant"), bad, invalid, "reentrant cannot be asked"},
 		{"a method too many", call{"PUT", "/api/v1/vouchers/1", "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
 		{"a method of no protocol", call{"BREW", vouchers, "", nil}, http.StatusMethodNotAllowed, "method_not_allowed", ""},
-		{"order by GET", get(orders), http.StatusMethodNotAllowed, "method_not_allowed", ""},
+		{"refund by GET", get("/api/v1/orders/1/refund"), http.StatusMethodNotAllowed, "method_not_allowed", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newFixture(t, lab)

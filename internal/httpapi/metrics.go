@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +24,7 @@ type metrics struct {
 	orders   map[string]prometheus.Counter // by outcome
 }
 
-// placeOrderRoute is the route whose outcomes are counted as orders too.
+// placeOrderRoute is the route that, with POST, places orders: their outcomes are counted.
 const placeOrderRoute = "/api/v1/vouchers/:id/orders"
 
 func newMetrics(reg prometheus.Registerer, ps *problems) (*metrics, error) {
@@ -81,7 +82,7 @@ type routeMetrics struct {
 func (m *metrics) route(method, route string) *routeMetrics {
 	return &routeMetrics{
 		method: method, route: route, duration: m.duration.WithLabelValues(method, route),
-		orders: route == placeOrderRoute,
+		orders: method == http.MethodPost && route == placeOrderRoute,
 	}
 }
 

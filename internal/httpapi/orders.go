@@ -11,9 +11,11 @@ import (
 
 // orderJSON is an order as a client sees it.
 type orderJSON struct {
-	OrderID   string       `json:"order_id"`
-	VoucherID string       `json:"voucher_id"`
-	Status    order.Status `json:"status"`
+	OrderID   string `json:"order_id"`
+	VoucherID string `json:"voucher_id"`
+	// UserID is shown to an administrator only.
+	UserID string       `json:"user_id,omitempty"`
+	Status order.Status `json:"status"`
 	// CreatedAt is omitted for a pending order whose time is not known yet.
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
@@ -163,15 +165,43 @@ func (a *API) listOrders(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	return a.render(http.StatusOK, newOrdersJSON(page, orders, newOrderJSON))
+}
+
+func newOrdersJSON(page page, orders []order.Order, newJSON func(order.Order) orderJSON) ordersJSON {
 	out := ordersJSON{Orders: []orderJSON{}}
 	if len(orders) > page.limit {
 		orders = orders[:page.limit]
 		out.NextBefore = formatID(orders[page.limit-1].ID)
 	}
 	for _, o := range orders {
-		out.Orders = append(out.Orders, newOrderJSON(o))
+		out.Orders = append(out.Orders, newJSON(o))
 	}
-	return a.render(http.StatusOK, out)
+	return out
+}
+
+// listVoucherOrders is GET /api/v1/vouchers/{id}/orders.
+func (a *API) listVoucherOrders(ctx context.Context, r *request) (reply, error) {
+	id, err := r.pathID()
+	if err != nil {
+		return reply{}, err
+	}
+	page, err := r.queryPage("before", newest)
+	if err != nil {
+		return reply{}, err
+	}
+	if _, err := a.deps.Vouchers.Voucher(ctx, id); err != nil {
+		return reply{}, err
+	}
+	orders, err := a.deps.Orders.OrdersOfVoucher(ctx, id, page.from, page.limit+1)
+	if err != nil {
+		return reply{}, err
+	}
+	return a.render(http.StatusOK, newOrdersJSON(page, orders, func(o order.Order) orderJSON {
+		out := newOrderJSON(o)
+		out.UserID = formatID(o.UserID)
+		return out
+	}))
 }
 
 // auditJSON is the audit of a sale. Stock is what can still be sold. Under the admission flow that is the

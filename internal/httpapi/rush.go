@@ -65,6 +65,7 @@ func (a *API) rush(ctx context.Context, r *request) (reply, error) {
 	ctx, cancel := context.WithTimeout(ctx, rushTime)
 	defer cancel()
 	defer context.AfterFunc(a.waits, cancel)() // a stop does not wait for simulated buyers
+	a.live.count(id, func(s *liveSale) { s.rushes++ })
 	return a.render(http.StatusOK, a.sendRush(ctx, id, int(buyers)))
 }
 

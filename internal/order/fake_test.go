@@ -112,13 +112,21 @@ func (m *fakeStore) OrderUnderKey(_ context.Context, voucherID, userID int64, ke
 	return order.Order{}, order.ErrNotFound
 }
 
-func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int) (found []order.Order, err error) {
+func (m *fakeStore) OrdersOf(_ context.Context, userID, before int64, limit int) ([]order.Order, error) {
+	return m.list(func(o order.Order) bool { return o.UserID == userID && o.ID < before }, limit), nil
+}
+
+func (m *fakeStore) OrdersOfVoucher(_ context.Context, voucherID, before int64, limit int) ([]order.Order, error) {
+	return m.list(func(o order.Order) bool { return o.VoucherID == voucherID && o.ID < before }, limit), nil
+}
+
+func (m *fakeStore) list(wanted func(order.Order) bool, limit int) (found []order.Order) {
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(m.orders))) {
-		if o := m.orders[id]; o.UserID == userID && id < before && len(found) < limit {
+		if o := m.orders[id]; wanted(o) && len(found) < limit {
 			found = append(found, o)
 		}
 	}
-	return found, nil
+	return found
 }
 
 func (m *fakeStore) PlaceGrouped(ctx context.Context, o order.Order, revision int64) (attempts int, err error) {

@@ -144,6 +144,8 @@ type Store interface {
 	OrderUnderKey(ctx context.Context, voucherID, userID int64, key KeyHash) (Order, error)
 	// OrdersOf lists up to limit orders of a user with an ID below before, newest first.
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]Order, error)
+	// OrdersOfVoucher lists up to limit orders of a voucher with an ID below before, newest first.
+	OrdersOfVoucher(ctx context.Context, voucherID, before int64, limit int) ([]Order, error)
 	// Audit counts the orders of a voucher, or returns [voucher.ErrNotFound].
 	Audit(ctx context.Context, voucherID int64) (Audit, error)
 }

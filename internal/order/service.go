@@ -274,6 +274,11 @@ func (s *Service) OrdersOf(ctx context.Context, userID, before int64, limit int)
 	return mergeAccepted(stored, accepted, before, limit), nil
 }
 
+// OrdersOfVoucher lists up to limit orders of a voucher with an ID below before, newest first: those that the database has.
+func (s *Service) OrdersOfVoucher(ctx context.Context, voucherID, before int64, limit int) ([]Order, error) {
+	return s.store.OrdersOfVoucher(ctx, voucherID, before, limit)
+}
+
 // Audit counts what the database holds of a voucher and, under the admission flow, what the gate holds.
 // It returns [voucher.ErrNotFound] if there is no such voucher.
 func (s *Service) Audit(ctx context.Context, voucherID int64) (Audit, error) {
