@@ -66,6 +66,9 @@ func listQuestions(w io.Writer, all lab.Set) error {
 			fmt.Fprintln(w, group)
 		}
 		fmt.Fprintf(w, "\n  %-34s lock: %s\n%*s%s\n", e.ID, e.Lock(), indent, "", hang(e.Question, indent, columns))
+		if lacks := testbed.Defaults().Lacks(e.Needs); !lacks.IsZero() {
+			fmt.Fprintf(w, "%*snot here: %s\n", indent, "", hang(lacks.String(), indent, columns))
+		}
 	}
 	_, err := fmt.Fprintf(w, "\n%d experiments. lab show ID says more about one, lab run --quiz ID lets you predict its outcome,\nand lab list --answers gives the outcomes away.\n", len(all))
 	return err
@@ -199,7 +202,10 @@ func showOne(w io.Writer, all lab.Set, e *lab.Experiment, answers bool) error {
 		return err
 	}
 	if len(e.Needs) > 0 {
-		fmt.Fprintf(w, "It needs %s.\n", strings.Join(names(e.Needs), ", "))
+		fmt.Fprintf(w, "It needs %s.\n", strings.Join(needed(e.Needs), ", and "))
+	}
+	if lacks := testbed.Defaults().Lacks(e.Needs); !lacks.IsZero() {
+		fmt.Fprintf(w, "It cannot be run here: %s\n", wrap(lacks.String(), columns))
 	}
 	if answers {
 		for _, paragraph := range []string{"Expected: it " + string(e.Expect) + ". " + e.Title + ".", "Hypothesis: " + e.Hypothesis, "Why: " + e.Why} {
@@ -226,10 +232,12 @@ func showParameters(w io.Writer, e *lab.Experiment, columns int) error {
 	return nil
 }
 
-func names[T ~string](list []T) []string {
-	var all []string
-	for _, one := range list {
-		all = append(all, string(one))
+// needed names servers, each once.
+func needed(servers []testbed.Server) (all []string) {
+	for _, one := range servers {
+		if name := one.String(); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
 	}
 	return all
 }

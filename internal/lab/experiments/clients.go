@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/testkit"
 	"seckill/internal/voucher"
 )
 
@@ -215,19 +216,25 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 // sellers are clients that sell a voucher under its lock.
 type sellers struct {
 	*clients
-	sale *testbed.Sale
+	sale  *testbed.Sale
+	where testkit.Database
 }
 
 // newSellers puts a voucher with that stock on sale.
 func newSellers(t *lab.Trial, setup lab.Setup, stock int64) *sellers {
-	s := &sellers{clients: newClients(t, setup), sale: t.Sale(setup.Policy, stock, nil)}
+	where, db := t.StockDB()
+	s := &sellers{clients: newClients(t, setup), sale: t.SaleIn(db, setup.Policy, stock), where: where}
 	s.key = s.sale.Key(1)
 	return s
 }
 
 // start starts a client that has the servers of its lock, and the database.
 func (s *sellers) start(name string, adjust ...func(*lockclient.Config)) *lockclient.Client {
-	database := func(config *lockclient.Config) { config.MySQLDSN = s.MariaDB().DSN }
+	database := func(config *lockclient.Config) {
+		if config.MySQLDSN = s.where.DSN; s.where.Engine == "sqlite" {
+			config.MySQLDSN, config.SQLite = "", s.where.DSN
+		}
+	}
 	return s.clients.start(name, append([]func(*lockclient.Config){s.useLockServers, database}, adjust...)...)
 }
 

@@ -35,7 +35,7 @@ func workPolicy(mechanism string, ttl time.Duration) lab.Setup {
 func leases() []comparison {
 	late := kinds{finding.Overlaps, finding.StaleWrites, finding.LostUpdates}
 	return []comparison{{
-		text: "long-work", scenario: longHolder, needs: []testbed.Server{testbed.Redis, testbed.Database}, quiet: true, cases: []setupCase{
+		text: "long-work", scenario: longHolder, needs: []testbed.Server{testbed.Redis, testbed.Stock}, quiet: true, cases: []setupCase{
 			{id: "lua-lease-too-short", setup: workPolicy("lua", givenLease), breaks: late},
 			{
 				id: "given-lease-no-watchdog", setup: workPolicy("reentrant", givenLease),

@@ -16,18 +16,18 @@ import (
 // lease.
 func pauses() []comparison {
 	return []comparison{
-		{text: "paused-holder", scenario: pausedHolder, needs: []testbed.Server{testbed.Redis, testbed.Database}, quiet: true, cases: []setupCase{
+		{text: "paused-holder", scenario: pausedHolder, needs: []testbed.Server{testbed.Redis, testbed.Stock}, quiet: true, cases: []setupCase{
 			{id: "paused-holder", setup: pausedPolicy("reentrant", voucher.StockUnguarded), breaks: lateWriteKinds()},
 			{id: "paused-holder-fenced", setup: pausedPolicy("fenced", voucher.StockFenced), holds: lateWriteKinds()},
 			{id: "paused-holder-version", setup: pausedPolicy("reentrant", voucher.StockVersion), holds: lateWriteKinds()},
 		}, parameters: append([]lab.Parameter{locks("reentrant", "fair", "rw", "fenced")}, pauseParameters()...)},
-		{text: "paused-holder-majority", scenario: pausedHolder, needs: []testbed.Server{testbed.Nodes, testbed.Database}, quiet: true, cases: []setupCase{
+		{text: "paused-holder-majority", scenario: pausedHolder, needs: []testbed.Server{testbed.Nodes, testbed.Stock}, quiet: true, cases: []setupCase{
 			{
 				id: "red-paused-holder", setup: pausedPolicy("red", voucher.StockUnguarded),
 				breaks: lateWriteKinds(), partner: "paused-holder-fenced",
 			},
 		}, parameters: pauseParameters()},
-		{text: "session-expired", scenario: pausedHolder, needs: []testbed.Server{testbed.ZooKeeper, testbed.Database}, quiet: true, cases: []setupCase{
+		{text: "session-expired", scenario: pausedHolder, needs: []testbed.Server{testbed.ZooKeeper, testbed.Stock}, quiet: true, cases: []setupCase{
 			{id: "zk-session-expired", setup: pausedPolicy("zk-node", voucher.StockUnguarded), breaks: lateWriteKinds()},
 			{id: "zk-session-expired-fenced", setup: pausedPolicy("zk-node", voucher.StockFenced), holds: lateWriteKinds()},
 		}, parameters: pauseParameters()},

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
+	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
@@ -38,9 +39,9 @@ func sales() []comparison {
 			sellingLocks(), stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion),
 			fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(60, 1, 300), stock(10, 300),
 		}},
-		{text: "local-lock", scenario: allAtOnce(10, 40), cases: []setupCase{
+		{text: "local-lock", scenario: severalProcesses(10, 40), cases: []setupCase{
 			{
-				id: "local-two-processes", setup: inProcesses(2, thinking("local")), needs: realServers(),
+				id: "local-two-processes", setup: inProcesses(2, thinking("local")),
 				breaks: kinds{finding.Oversold, finding.LostUpdates, finding.Overlaps},
 			},
 			{
@@ -125,6 +126,47 @@ func sellAtOnce(t *lab.Trial, setup lab.Setup, stock int64, buyers int) (*load.O
 	evidence := sale.Evidence()
 	t.Judge(evidence)
 	return outcome, evidence.Audit
+}
+
+// severalProcesses is the same sale in as many processes as the setup says. Without the servers through which API processes
+// share a sale, lock clients sell, which share a file.
+func severalProcesses(stock, buyers int) lab.Scenario {
+	api := allAtOnce(int64(stock), buyers)
+	return func(t *lab.Trial, setup lab.Setup) {
+		if setup.Instances < 2 || t.RealServers() {
+			api(t, setup)
+			return
+		}
+		setup.Stock, setup.Buyers = cmp.Or(setup.Stock, stock), cmp.Or(setup.Buyers, buyers)
+		clientsAtOnce(t, setup)
+	}
+}
+
+// clientsAtOnce makes buyers come all at once, the first to the first process, the second to the second one, and so on.
+func clientsAtOnce(t *lab.Trial, setup lab.Setup) {
+	t.Require(testbed.ServersOf(setup.Policy.Lock)...)
+	s := newSellers(t, setup, int64(setup.Stock))
+	var processes []*lockclient.Client
+	for i := range setup.Instances {
+		processes = append(processes, s.start(fmt.Sprintf("process-%d", i+1)))
+	}
+	if lock.StoreOf(setup.Policy.Lock) != lock.InProcess {
+		s.observe()
+	}
+	thinks := thinkTime
+	for _, f := range setup.Policy.Faults {
+		thinks = time.Duration(f.PauseMS) * time.Millisecond
+	}
+	var bought []func()
+	for n := range setup.Buyers {
+		bought = append(bought, t.Go(func() {
+			s.buy(processes[n%len(processes)], fmt.Sprintf("buyer %d", n+1), int64(n+1), thinks)
+		}))
+	}
+	for _, wait := range bought {
+		wait()
+	}
+	t.Judge(s.fullEvidence())
 }
 
 // refusingSale is for a sale that must not oversell but refuses buyers while there is stock

@@ -13,6 +13,7 @@ import (
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/load"
 	"seckill/internal/lab/lockclient"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -34,14 +35,14 @@ func slowCommit(placement voucher.Placement) lab.Setup {
 // transactions are the experiments about the order of release and commit.
 func transactions() []comparison {
 	return []comparison{{
-		text: "transaction", scenario: oneUserTwice, needs: realServers(), cases: []setupCase{
+		text: "transaction", scenario: oneUserTwice, cases: []setupCase{
 			{id: "release-before-commit", setup: slowCommit(voucher.InsideTx), breaks: kinds{finding.DuplicateOrders}},
 			{id: "commit-before-release", setup: slowCommit(voucher.AroundTx), holds: kinds{finding.DuplicateOrders}},
 		}, parameters: []lab.Parameter{
 			pauseOf("pause", i18n.F("how long a transaction takes to commit"), lock.BeforeCommit, false, 3*time.Second),
 		},
 	}, {
-		text: "call-on-this", scenario: killedBetweenStatements, needs: realServers(), quiet: true, cases: []setupCase{
+		text: "call-on-this", scenario: killedBetweenStatements, needs: []testbed.Server{testbed.Redis, testbed.Stock}, quiet: true, cases: []setupCase{
 			{id: "call-on-this", setup: listed(flawed.CallOnThis, onSale()), breaks: kinds{finding.LostStock}},
 			{id: "call-through-proxy", setup: onSale(), holds: kinds{finding.LostStock, finding.Oversold}},
 		}, parameters: []lab.Parameter{stock(proxyStock, 10)},

@@ -40,9 +40,9 @@ type benchLockJSON struct {
 }
 
 func benchOptions(o testbed.Options) benchOptionsJSON {
-	all := benchOptionsJSON{NoReplica: inAll(missing(o, byhand.Setup{Replica: true}.Needs()))}
+	all := benchOptionsJSON{NoReplica: inAll(o.Lacks(byhand.Setup{Replica: true}.Needs()))}
 	for _, m := range byhand.Mechanisms() {
-		all.Locks = append(all.Locks, benchLockJSON{m.Name, byhand.Kind{Store: m.Store, Ends: m.Ends}, inAll(missing(o, byhand.Setup{Lock: m.Name}.Needs()))})
+		all.Locks = append(all.Locks, benchLockJSON{m.Name, byhand.Kind{Store: m.Store, Ends: m.Ends}, inAll(o.Lacks(byhand.Setup{Lock: m.Name}.Needs()))})
 	}
 	return all
 }
@@ -69,7 +69,7 @@ func (s *session) beginBench(setup byhand.Setup, script string) (n int, err erro
 	if err != nil {
 		return 0, err
 	}
-	if what := missing(s.config.Options, setup.Needs()); !what.IsZero() {
+	if what := s.config.Options.Lacks(setup.Needs()); !what.IsZero() {
 		return 0, because(errMissing, told{what})
 	}
 	one := &run{bench: b}

@@ -9,7 +9,6 @@ import (
 	"seckill/internal/lab/explore"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
-	"seckill/internal/lab/testbed"
 )
 
 // stateJSON is the state of the session: an event.
@@ -201,7 +200,7 @@ func catalogue(c Config) catalogueJSON {
 			ID: e.ID, Lock: e.Lock(), Sources: []sourceJSON{}, Reports: []reportJSON{},
 			Texts: languages(e, func(x lab.Texts) toldBeforeJSON { return toldBeforeJSON{x.Group, x.Question, x.Arrangement} }),
 			About: orEmpty(e.About), Partner: e.Partner, Parameters: []parameterJSON{}, Stretches: e.Stretches, Command: e.Command(),
-			Missing: inAll(missing(c.Options, e.Needs)),
+			Missing: inAll(c.Options.Lacks(e.Needs)),
 		}
 		if of := c.RefersTo(e); of != nil {
 			one.RefersTo = of.ID
@@ -218,16 +217,6 @@ func catalogue(c Config) catalogueJSON {
 		out.Experiments = append(out.Experiments, one)
 	}
 	return out
-}
-
-// missing says which server an experiment lacks here. It is zero if there is none.
-func missing(o testbed.Options, needs []testbed.Server) i18n.Text {
-	for _, server := range needs {
-		if err := o.Missing(server); err != nil {
-			return testbed.Reason(err)
-		}
-	}
-	return i18n.Text{}
 }
 
 // inAll is a text in all languages; null without one.

@@ -156,9 +156,7 @@ func (e *Environment) WithRigFor(
 		e.options.Started(r)
 	}
 	err = attempt(func() {
-		for _, server := range needs {
-			r.Require(server)
-		}
+		r.Require(needs...)
 		scenario(r)
 	})
 	if end, ok := errors.AsType[*abort](err); ok && end.skipped {

@@ -26,6 +26,7 @@ type Sale struct {
 	Policy    voucher.Policy
 	run       *Rig
 	instances []*Instance
+	db        *database.DB // nil: the shared one, or that of the instances
 
 	mu        sync.Mutex
 	answers   []load.Answer
@@ -63,10 +64,10 @@ func (r *Rig) sale(db *database.DB, v voucher.Voucher, on []*Instance) *Sale {
 	if len(on) == 0 {
 		v.ID = r.NextID()
 		r.must(v.Validate())
-		if db == nil {
-			db = r.DB()
+		if sale.db = db; db == nil {
+			sale.db = r.DB()
 		}
-		r.must(db.Vouchers().CreateVoucher(r.ctx, &v))
+		r.must(sale.db.Vouchers().CreateVoucher(r.ctx, &v))
 		sale.Voucher = v.ID
 		return sale
 	}
@@ -285,9 +286,15 @@ func (sale *Sale) Evidence() judge.Evidence {
 			ev.Acks = append(ev.Acks, judge.Ack{Order: a.Order, User: a.User})
 		}
 	}
-	if r.RealServers() || len(sale.instances) == 0 {
-		ev.Database = "MariaDB"
-		ev.Audit, ev.Rows = sale.readDatabase()
+	db := sale.db
+	if db == nil && r.RealServers() {
+		db = r.DB()
+	}
+	if db != nil {
+		if ev.Database = "MariaDB"; db.Engine() == "sqlite" {
+			ev.Database = "SQLite"
+		}
+		ev.Audit, ev.Rows = sale.readDatabase(db)
 		return ev
 	}
 	ev.Database = "SQLite"
@@ -297,14 +304,13 @@ func (sale *Sale) Evidence() judge.Evidence {
 	return ev
 }
 
-// readDatabase reads the shared database without the API: a process that is dead or paused
+// readDatabase reads a database without the API: a process that is dead or paused
 // cannot answer, and a wrong one should not be asked.
-func (sale *Sale) readDatabase() (*order.Audit, []order.Order) {
+func (sale *Sale) readDatabase(db *database.DB) (*order.Audit, []order.Order) {
 	r := sale.run
-	db := r.DB()
 	audit, err := db.Orders().Audit(r.ctx, sale.Voucher)
 	r.must(err)
-	rows, err := db.RowPool().QueryContext(r.ctx,
+	rows, err := db.Pools()["readers"].QueryContext(r.ctx,
 		"SELECT id, voucher_id, user_id, status FROM orders WHERE voucher_id = ? ORDER BY id", sale.Voucher)
 	r.must(err)
 	defer rows.Close()

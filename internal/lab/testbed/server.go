@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,25 +41,66 @@ const (
 	// Valkey is a server of Valkey 9 or later, which compares and deletes by itself, or the laboratory's own, which does too.
 	Valkey Server = "valkey-server"
 	// Clock is a redis-server whose clock can be set.
-	Clock     Server = "libfaketime"
-	Database  Server = "mariadbd"
+	Clock    Server = "libfaketime"
+	Database Server = "mariadbd"
+	// Stock is a mariadbd or, where none is installed, an SQLite file: for what reads a stock and writes it back in processes
+	// that are given the file. There too a transaction begins at its first write, so that two buyers read the same stock; see
+	// package database.
+	Stock     Server = "stock"
 	ZooKeeper Server = "zookeeper"
 )
 
 func servers() []Server {
-	return []Server{Redis, Nodes, RedisServer, Valkey, Clock, Database, ZooKeeper}
+	return []Server{Redis, Nodes, RedisServer, Valkey, Clock, Database, Stock, ZooKeeper}
 }
 
 // program is what has to be installed for a server.
 func (s Server) program() string {
-	if s == Redis || s == Nodes {
+	switch s {
+	case Redis, Nodes:
 		return string(RedisServer)
+	case Stock:
+		return string(Database)
 	}
 	return string(s)
 }
 
-// hasSubstitute says that the laboratory has a server of its own in its place.
-func (s Server) hasSubstitute() bool { return s == Redis || s == Nodes || s == Valkey }
+// Substitute is what the laboratory has in a server's place where that is not installed; "" if it has nothing.
+func (s Server) Substitute() string {
+	switch s {
+	case Redis, Nodes, Valkey:
+		return "a Redis written in Go"
+	case Stock:
+		return "an SQLite file"
+	}
+	return ""
+}
+
+// String is the program that has to be installed, or what stands in its place.
+func (s Server) String() string {
+	if substitute := s.Substitute(); substitute != "" {
+		return s.program() + " or " + substitute
+	}
+	return s.program()
+}
+
+// Lacks says which of some servers are not available in an environment with these options, all of them. It is zero if
+// none is missing.
+func (o Options) Lacks(needs []Server) (all i18n.Text) {
+	var seen []string
+	for _, server := range needs {
+		err := o.Missing(server)
+		if err == nil || slices.Contains(seen, server.program()) {
+			continue
+		}
+		if seen = append(seen, server.program()); all.IsZero() {
+			all = Reason(err)
+		} else {
+			all = i18n.F("%s; %s", all, Reason(err))
+		}
+	}
+	return all
+}
 
 // missing says why a server is not available; nil if it is.
 func (e *Environment) missing(server Server) error { return e.options.Missing(server) }
@@ -66,13 +108,13 @@ func (e *Environment) missing(server Server) error { return e.options.Missing(se
 // Missing says why a server is not available in an environment with these options; nil if it is.
 func (o Options) Missing(server Server) error {
 	switch {
-	case o.Embedded && server.hasSubstitute():
+	case o.Embedded && server.Substitute() != "":
 		return nil
 	case o.Embedded:
 		return &unfit{i18n.F("needs %s, and real servers are to be left alone", server.program())}
 	}
 	err := testkit.Installed(server.program())
-	if server.hasSubstitute() && !infraRequired() {
+	if server.Substitute() != "" && !infraRequired() {
 		return nil
 	}
 	return err
@@ -98,20 +140,23 @@ func Reason(err error) i18n.Text {
 // infraRequired says that a server that is not installed is an error.
 func infraRequired() bool { return os.Getenv("REQUIRE_INFRA") == "1" }
 
-// Require skips the experiment if a server is not available. REQUIRE_INFRA=1 makes it fail
-// instead. API processes that are started afterwards know the server.
-func (r *Rig) Require(server Server) {
-	if err := r.env.missing(server); err != nil {
+// Require skips the experiment if servers are not available. REQUIRE_INFRA=1 makes it fail
+// instead. API processes that are started afterwards know the servers.
+func (r *Rig) Require(needs ...Server) {
+	if lacks := r.env.options.Lacks(needs); !lacks.IsZero() {
+		err := &unfit{lacks}
 		if infraRequired() && !r.env.options.Embedded {
 			r.Fatalf("%w (REQUIRE_INFRA=1 forbids to skip)", err)
 		}
 		r.Skipf("%w", err)
 	}
-	r.mu.Lock()
-	r.required[server] = true
-	r.mu.Unlock()
-	if server == Redis {
-		r.noteRedisVersion() // an experiment with only its own servers reports it, too
+	for _, server := range needs {
+		r.mu.Lock()
+		r.required[server] = true
+		r.mu.Unlock()
+		if server == Redis {
+			r.noteRedisVersion() // an experiment with only its own servers reports it, too
+		}
 	}
 }
 
@@ -326,10 +371,25 @@ func (r *Rig) AnyDB() *database.DB {
 	if r.env.missing(Database) == nil {
 		return r.OwnDB()
 	}
+	_, db := r.ownFile()
+	return db
+}
+
+// StockDB is the database for processes that sell one voucher, and where it is: the shared one or, where no mariadbd is
+// installed, an SQLite file for this experiment only.
+func (r *Rig) StockDB() (testkit.Database, *database.DB) {
+	if r.env.missing(Database) == nil {
+		return r.MariaDB(), r.DB()
+	}
+	return r.ownFile()
+}
+
+func (r *Rig) ownFile() (testkit.Database, *database.DB) {
 	r.mu.Lock()
 	r.engine.Database = EmbeddedDatabase
 	r.mu.Unlock()
-	return r.openDB(testkit.SQLite(r))
+	file := testkit.SQLite(r)
+	return file, r.openDB(file)
 }
 
 func (r *Rig) openDB(where testkit.Database) *database.DB {
