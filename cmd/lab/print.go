@@ -14,17 +14,14 @@ import (
 	"seckill/internal/lab/report"
 )
 
-// print writes the table, and the pictures of a few experiments.
+// print writes the table, how many came out as expected, and what was skipped. Of a few experiments each was told after
+// its run; of a single one that is enough.
 func print(w io.Writer, results []finding.Result, req runRequest, took time.Duration) error {
-	if req.lanes && !req.predicts() { // a quiz has shown each after its run
-		for i := range results {
-			if err := printOne(w, req, &results[i]); err != nil {
-				return err
-			}
+	if len(results) > 1 || req.verbose || req.predicts() {
+		if err := printTable(w, results, req.lang); err != nil {
+			return err
 		}
-	}
-	if err := printTable(w, results, req.lang); err != nil {
-		return err
+		fmt.Fprintln(w)
 	}
 	expected, skipped, changed := 0, 0, 0
 	for i := range results {
@@ -42,7 +39,7 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 		counted = append(counted, i18n.F("%d skipped", skipped))
 	}
 	counted = append(counted, i18n.F("in %.0f s", took.Seconds()))
-	_, err := fmt.Fprintf(w, "\n%s\n", i18n.List(counted...).In(req.lang))
+	_, err := fmt.Fprintln(w, i18n.List(counted...).In(req.lang))
 	if req.predicts() {
 		fmt.Fprintln(w, tally(results).In(req.lang))
 	}
@@ -166,7 +163,10 @@ func printOne(w io.Writer, req runRequest, r *finding.Result) error {
 	if other, err := req.all.Find(r.SetupOf); err == nil {
 		played = other
 	}
-	return printStory(w, e, played, r, req.lang)
+	if req.verbose {
+		return printStory(w, e, played, r, req.lang)
+	}
+	return printBrief(w, req, e, played, r)
 }
 
 // printStory prints an experiment that was run with the setup of played.

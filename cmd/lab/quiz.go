@@ -85,7 +85,8 @@ func (q *quiz) predict(ctx context.Context) (finding.Prediction, error) {
 			fmt.Fprintln(q.out)
 			return p, nil
 		}
-		fmt.Fprintln(q.out, wrap(err.Error(), min(width(q.out), defaultWidth)))
+		no := i18n.F("%q is no prediction; %s.", strings.TrimSpace(answer), finding.Choices())
+		fmt.Fprintln(q.out, wrap(no.In(q.lang), min(width(q.out), defaultWidth)))
 	}
 }
 
@@ -119,15 +120,19 @@ func (q *quiz) read(ctx context.Context) (string, error) {
 
 // score says whether a prediction came true.
 func score(r *finding.Result) i18n.Text {
+	predicted := i18n.Plain(r.Prediction)
+	if p, err := finding.ParsePrediction(r.Prediction); err == nil {
+		predicted = p.Text()
+	}
 	switch {
 	case r.PredictionRight == nil:
-		return i18n.F("You predicted %q. There is no verdict.", r.Prediction)
+		return i18n.F("You predicted “%s”. There is no verdict.", predicted)
 	case *r.PredictionRight:
-		return i18n.F("You predicted %q. Right: it %s.", r.Prediction, outcome(r))
+		return i18n.F("You predicted “%s”. Right: it %s.", predicted, outcome(r))
 	case strings.HasPrefix(r.Prediction, string(r.Observed)):
-		return i18n.F("You predicted %q. Wrong: it %s, but in another way.", r.Prediction, outcome(r))
+		return i18n.F("You predicted “%s”. Wrong: it %s, but in another way.", predicted, outcome(r))
 	}
-	return i18n.F("You predicted %q. Wrong: it %s.", r.Prediction, outcome(r))
+	return i18n.F("You predicted “%s”. Wrong: it %s.", predicted, outcome(r))
 }
 
 // outcome is the verdict, with what was counted if it breaks.

@@ -60,7 +60,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 	results, stopped := s.play(ctx, req, asks, func(r finding.Result) {
 		if req.json {
 			err = errors.Join(err, json.NewEncoder(stdout).Encode(r))
-		} else if asks != nil {
+		} else if req.lanes || asks != nil {
 			err = errors.Join(err, printOne(stdout, req, &r))
 		}
 	})
@@ -86,10 +86,22 @@ func (s *session) play(ctx context.Context, req runRequest, asks *quiz, tell fun
 	if asks != nil {
 		return asks.play(ctx, s, req.chosen, run, tell)
 	}
-	return s.RunAll(ctx, req.chosen, run, func(r finding.Result) {
+	told := func(r finding.Result) {
 		s.progress.done(r)
 		tell(r)
-	})
+	}
+	if !req.lanes { // nobody reads along: those that mostly wait run at the same time
+		return s.RunAll(ctx, req.chosen, run, told)
+	}
+	var results []finding.Result
+	for _, e := range req.chosen {
+		one, err := s.RunAll(ctx, []*lab.Experiment{e}, run, told)
+		results = append(results, one...)
+		if err != nil {
+			return results, err
+		}
+	}
+	return results, nil
 }
 
 // judgement returns the error that decides the exit code.
@@ -163,7 +175,8 @@ usage: lab run ID... | all [flags]
 To learn:
   --quiz         ask for your prediction before each run, and keep count
   --predict P    the prediction, without being asked: holds, breaks, or
-                 breaks:KIND, where KIND is the anomaly to be seen, as oversold
+                 breaks:KIND, where KIND is the anomaly to be seen, such as
+                 "breaks:two holders"; in Chinese too
   --lease D, --work D, --pause D, --buyers N, --stock N, --lock NAME, ...
                  another number for this run, within bounds; lab show ID lists
                  what an experiment has. Whatever comes out is right then: the
@@ -172,6 +185,8 @@ To learn:
                  turn, so nothing is as expected and the exit code is 1
 
 To print:
+  -v             of each experiment all that was seen: what was to be expected,
+                 what was done, every anomaly, every number, the table
   --json         one object per experiment on standard output, nothing else
   --report DIR   write DIR/index.html, one file that needs no other
   --lang L       the language of what is printed and of the report: en, the
@@ -202,13 +217,14 @@ type runRequest struct {
 	chosen  []*lab.Experiment
 	json    bool
 	report  string
+	verbose bool
 	swap    bool
 	quiz    bool
 	predict *finding.Prediction // nil: none was given
 	values  map[string]string   // of parameters that are to be changed
 	options testbed.Options
 	lang    i18n.Language // of what is printed for people, and of the report
-	lanes   bool          // few enough to show each picture
+	lanes   bool          // few enough to show each picture, after its run and in the order typed
 	args    []string
 }
 
@@ -235,6 +251,7 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	flags := newFlags("run")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
+	flags.BoolVar(&req.verbose, "v", false, "")
 	flags.BoolVar(&req.swap, "swap", false, "")
 	flags.BoolVar(&req.quiz, "quiz", false, "")
 	flags.Func("predict", "", func(text string) error {

@@ -128,8 +128,8 @@ func TestRunOnRealServers(t *testing.T) {
 		t.Errorf("swapped: exit code %d, %+v; stderr:\n%s", code, all, stderr)
 	}
 
-	// A person gets a table and the picture.
-	code, stdout, _ = b.run(nil, "run", "no-lock")
+	// A person gets the picture, and with -v also the table.
+	code, stdout, _ = b.run(nil, "run", "no-lock", "-v")
 	for _, want := range []string{"Hypothesis:", "Why:", "buyer ", "EXPERIMENT", "1 of 1 as expected"} {
 		if code != exitOK || !strings.Contains(stdout, want) {
 			t.Errorf("exit code %d, want %q in\n%s", code, want, stdout)

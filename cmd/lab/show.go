@@ -252,7 +252,8 @@ func describe(all lab.Set, e *lab.Experiment, columns int, l i18n.Language) stri
 	fmt.Fprintf(&b, "\n%s\n", i18n.F("It breaks if one of these is seen:").In(l))
 	for _, info := range finding.Kinds() {
 		if len(e.About) == 0 || slices.Contains(e.About, info.Kind) {
-			fmt.Fprintf(&b, "  %-16s %s\n", info.Kind, hang(info.In(l).Means, 19, columns))
+			in := info.In(l)
+			fmt.Fprintf(&b, "  %s %s\n", padded(in.Title, 16), hang(in.Means, 19, columns))
 		}
 	}
 	return b.String()

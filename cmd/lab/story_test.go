@@ -42,7 +42,7 @@ func TestShow(t *testing.T) {
 	fail.NowIf(t, err)
 	code, stdout, stderr := call(t, "show", e.ID)
 	text := strings.Join(strings.Fields(stdout), " ")
-	for _, want := range []string{e.Question, e.Arrangement, "--lease 800ms", "500ms to 5s", "--pause", "stale_writes", e.Partner} {
+	for _, want := range []string{e.Question, e.Arrangement, "--lease 800ms", "500ms to 5s", "--pause", "stale writes", e.Partner} {
 		if code != exitOK || !strings.Contains(text, want) {
 			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
 		}

@@ -59,6 +59,7 @@ func welcome(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	case r.Witness == nil || r.Observed != finding.Breaks:
 		return fmt.Errorf("%w: %s %s this time", errUnexpected, r.ID, r.Observed)
 	}
+	r.Witness.Also = nil
 	if err := report.Lanes(stdout, *r.Witness, width(stdout), colour(stdout), i18n.English); err != nil {
 		return err
 	}

@@ -32,7 +32,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +39,7 @@ import (
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/flawed"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/judge"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/voucher"
@@ -153,6 +153,8 @@ type Experiment struct {
 
 	Setup    Setup
 	Scenario Scenario
+	// Situation must arise in a run with this setup and its own numbers for a verdict that it holds; nil: it always does.
+	Situation *Situation
 	// Parameters are the values of the setup that can be changed, and Changed are those that
 	// are; see [Experiment.With]. Where a value was changed the texts need not be true.
 	Parameters []Parameter
@@ -163,6 +165,13 @@ type Experiment struct {
 	// K6 are the options of loadtest/seckill.js, as NAME=value, that show the same failure
 	// over HTTP, against a running service. Empty if it cannot be seen from outside.
 	K6 []string
+}
+
+// Situation is what a setup brings about by its times alone, and a busy machine may prevent: a lease that ends in a pause.
+// A run in which it did not arise says nothing about the lock.
+type Situation struct {
+	Arose  func(*judge.History) bool
+	Missed i18n.Text // what did not happen then
 }
 
 // Scenario is what is done in an experiment. It reports what it observes to the trial.
@@ -288,15 +297,20 @@ func (s Set) Find(id string) (*Experiment, error) {
 	return nil, fmt.Errorf("%w: %q", ErrUnknownExperiment, id)
 }
 
-// Select returns experiments by their ids; "all" is all of them. For an unknown id it returns
+// Select returns experiments in the order of their ids, each once; "all" is all of them. For an unknown id it returns
 // [ErrUnknownExperiment] with similar ids.
 func (s Set) Select(ids []string) ([]*Experiment, error) {
-	chosen := map[string]*Experiment{}
+	var chosen []*Experiment
 	var errs []error
+	choose := func(e *Experiment) {
+		if !slices.Contains(chosen, e) {
+			chosen = append(chosen, e)
+		}
+	}
 	for _, id := range ids {
 		if id == "all" {
 			for i := range s {
-				chosen[s[i].ID] = &s[i]
+				choose(&s[i])
 			}
 			continue
 		}
@@ -305,18 +319,9 @@ func (s Set) Select(ids []string) ([]*Experiment, error) {
 			errs = append(errs, s.suggest(id, err))
 			continue
 		}
-		chosen[id] = e
+		choose(e)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	inOrder := slices.Collect(maps.Values(chosen))
-	slices.SortFunc(inOrder, func(a, b *Experiment) int { return s.index(a.ID) - s.index(b.ID) })
-	return inOrder, nil
-}
-
-func (s Set) index(id string) int {
-	return slices.IndexFunc(s, func(e Experiment) bool { return e.ID == id })
+	return chosen, errors.Join(errs...)
 }
 
 // suggest names the experiments that share a word with id.

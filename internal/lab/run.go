@@ -64,12 +64,17 @@ const (
 
 // runWith runs an experiment with the setup of another one, or its own. A run that comes to no
 // verdict on a machine that was late is repeated: a step of its preparation may have missed its
-// limit. A verdict stands, whatever it is; one that is not the expected one says how late the machine was.
+// limit. So is one whose situation did not arise. A verdict stands, whatever it is; one that is not the expected one says
+// how late the machine was.
 func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 	for attempt := 1; ; attempt++ {
 		stop := l.watch()
-		r := l.attempt(ctx, e, of)
+		r, missed := l.attempt(ctx, e, of)
 		stalled := stop()
+		if !missed.IsZero() && attempt < maxAttempts && ctx.Err() == nil {
+			l.env.Options().Notice(i18n.F("%s: the situation did not arise: %s; it is run again", e.ID, missed))
+			continue
+		}
 		if stalled >= lateMachine && r.Observed != "" && (of != e || !r.AsExpected) {
 			r.Measures = append(r.Measures, finding.Measure{
 				Name: i18n.F("this machine was late, which may have decided it, by"), Value: float64(stalled.Milliseconds()), Unit: i18n.F("ms"),
@@ -85,12 +90,16 @@ func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 }
 
 // attempt runs an experiment once, on the servers that the setup needs.
-func (l *Lab) attempt(ctx context.Context, e, of *Experiment) finding.Result {
+// If it holds because its situation did not arise, there is no verdict, and missed says what did not happen.
+func (l *Lab) attempt(ctx context.Context, e, of *Experiment) (r finding.Result, missed i18n.Text) {
 	options := l.env.Options()
 	t := newTrial(e, finding.Result{
 		ID: e.ID, Title: e.Title, Group: e.Group, Lock: of.Lock(), Expect: e.Expect, Changed: of.Changed,
 		About: e.About, Seed: options.Seed, Command: strings.Join(append([]string{e.Command()}, nonDefaultFlags(options)...), " "),
 	})
+	if len(of.Changed) == 0 {
+		t.situation = of.Situation
+	}
 	if of != e {
 		t.result.SetupOf = of.ID
 		t.result.Command += " --swap"
@@ -114,7 +123,7 @@ func (l *Lab) attempt(ctx context.Context, e, of *Experiment) finding.Result {
 		t.result.Engine = t.Engine()
 		t.result.DurationMS = t.Elapsed().Milliseconds()
 	}
-	return t.result
+	return t.result, t.missed
 }
 
 // nonDefaultFlags returns the flags of lab run that differ from the defaults.
@@ -200,6 +209,8 @@ type Trial struct {
 	result    finding.Result
 	checked   map[finding.Kind]bool // kinds that were looked for
 	witnesses []finding.Witness
+	situation *Situation // nil: it always arises
+	missed    i18n.Text  // what did not happen, of a situation that did not arise
 }
 
 func newTrial(e *Experiment, r finding.Result) *Trial {
@@ -264,6 +275,9 @@ func (t *Trial) Judge(evidence judge.Evidence) judge.Judgement {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.situation != nil && !t.situation.Arose(j.History) {
+		t.missed = t.situation.Missed
+	}
 	if evidence.Audit != nil {
 		t.result.Orders = int(evidence.Audit.Orders)
 	}
@@ -293,6 +307,12 @@ func (t *Trial) verdict() finding.Result {
 	}
 	if missing := t.unchecked(); r.Observed == finding.Holds && missing != "" {
 		r.Observed, r.Failed = "", "nobody looked for "+missing
+		return r
+	}
+	if r.Observed == finding.Breaks {
+		t.missed = i18n.Text{}
+	} else if !t.missed.IsZero() {
+		r.Observed, r.Failed = "", fmt.Sprintf("the situation did not arise in %d runs: %s", maxAttempts, t.missed)
 		return r
 	}
 	r.AsExpected = r.Observed == e.Expect

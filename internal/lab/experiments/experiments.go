@@ -64,6 +64,8 @@ type setupCase struct {
 	// partner is the experiment that comes to the other verdict. Default: the first
 	// case of the comparison that is expected to.
 	partner string
+	// situation is what the setup's times bring about, unless the machine is busy; nil: nothing depends on that.
+	situation *lab.Situation
 	// scenario and needs replace those of the comparison.
 	scenario lab.Scenario
 	needs    []testbed.Server
@@ -94,7 +96,7 @@ func (c comparison) experiments() (lab.Set, error) {
 		e.Group, e.Quiet, e.Setup, e.Expect = group, c.quiet, one.setup, one.expect()
 		e.About, e.Parameters = slices.Concat(one.breaks, one.holds), c.parameters
 		e.Scenario, e.Needs, e.Partner = c.scenario, c.needs, one.partner
-		e.Stretches = c.stretches
+		e.Stretches, e.Situation = c.stretches, one.situation
 		if one.scenario != nil {
 			e.Scenario = one.scenario
 		}

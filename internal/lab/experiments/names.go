@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"seckill/internal/lab"
@@ -140,6 +141,7 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 // placed.
 func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
+	c.key = strings.Replace(c.key, "stock", "order", 1)
 	one, two := c.key+":1:42", c.key+":2:42"
 	if setup.Program == flawed.KeyWithoutVoucher {
 		one, two = c.key+":42", c.key+":42"

@@ -20,29 +20,29 @@ import (
 func releases() []comparison {
 	return []comparison{
 		{text: "blind-release", scenario: lateHolderAndQueue, stretches: true, cases: []setupCase{
-			{id: "naive-wrong-release", setup: lateHolder("naive"), breaks: kinds{finding.WrongReleases}},
-			{id: "uuid-looks-first", setup: lateHolder("uuid"), holds: kinds{finding.WrongReleases}},
+			{id: "naive-wrong-release", setup: lateHolder("naive"), breaks: kinds{finding.WrongReleases}, situation: successorAtRelease()},
+			{id: "uuid-looks-first", setup: lateHolder("uuid"), holds: kinds{finding.WrongReleases}, situation: successorAtRelease()},
 		}, parameters: []lab.Parameter{
 			locks("naive", "thread-id", "uuid", "lua", "reentrant", "fair"), fixedLease(50*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
 			pauseOf("pause", i18n.F("how much longer the first buyer works"), lock.CriticalSection, true, 3*time.Second), buyers(1+chainQueue, 2, 16),
 		}},
 		{text: "shared-number", scenario: lateReleaseElsewhere, stretches: true, needs: realServers(), cases: []setupCase{
-			{id: "thread-id-two-processes", setup: inProcesses(2, lateRelease("thread-id")), breaks: kinds{finding.WrongReleases}},
-			{id: "uuid-two-processes", setup: inProcesses(2, lateRelease("uuid")), holds: kinds{finding.WrongReleases}},
+			{id: "thread-id-two-processes", setup: inProcesses(2, lateRelease("thread-id")), breaks: kinds{finding.WrongReleases}, situation: successorAtRelease()},
+			{id: "uuid-two-processes", setup: inProcesses(2, lateRelease("uuid")), holds: kinds{finding.WrongReleases}, situation: successorAtRelease()},
 		}, parameters: []lab.Parameter{
 			fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
 			pauseOf("pause", i18n.F("from the first buyer's work to its release"), lock.BeforeRelease, true, 3*time.Second),
 		}},
 		{text: "compare-and-delete", scenario: threeInARow, stretches: true, cases: []setupCase{
-			{id: "uuid-between-compare-and-delete", setup: pausedRelease("uuid"), breaks: kinds{finding.WrongReleases}},
+			{id: "uuid-between-compare-and-delete", setup: pausedRelease("uuid"), breaks: kinds{finding.WrongReleases}, situation: successorDuringRelease()},
 			{id: "lua-atomic-release", setup: pausedRelease("lua"), holds: kinds{finding.WrongReleases}},
 		}, parameters: []lab.Parameter{
 			locks("naive", "uuid", "lua", "reentrant"), fixedLease(100*time.Millisecond, 5*time.Second), workInside(2 * time.Second),
 			pauseOf("pause", i18n.F("between comparison and deletion, where there is such a moment"), lock.BetweenCompareAndDelete, false, 3*time.Second),
 		}},
 		{text: "native-release", scenario: lateHolderReturns, needs: []testbed.Server{testbed.Valkey}, quiet: true, cases: []setupCase{
-			{id: "naive-late-release", setup: returningLate("naive"), breaks: kinds{finding.WrongReleases}},
-			{id: "native-late-release", setup: returningLate("native"), holds: kinds{finding.WrongReleases}},
+			{id: "naive-late-release", setup: returningLate("naive"), breaks: kinds{finding.WrongReleases}, situation: successorAtRelease()},
+			{id: "native-late-release", setup: returningLate("native"), holds: kinds{finding.WrongReleases}, situation: successorAtRelease()},
 		}},
 		{text: "wrong-key", scenario: oneAfterTheOther, cases: []setupCase{
 			{id: "uuid-wrong-key", setup: tryingOnce("uuid-wrong-key"), breaks: kinds{finding.LockedOut}},

@@ -82,7 +82,7 @@ func (i Info) In(l i18n.Language) Info {
 }
 
 // Counted names the kind and how often it was seen.
-func (i Info) Counted(n int) i18n.Text { return i18n.F("%s %d", i18n.Key(i.Title), n) }
+func (i Info) Counted(n int) i18n.Text { return i18n.F("counted|%s %d", i18n.Key(i.Title), n) }
 
 // Kinds lists every kind of anomaly, the gravest first.
 func Kinds() []Info {
@@ -185,7 +185,7 @@ type SpanKind string
 
 // The kinds of span.
 const (
-	Waits     SpanKind = "waits"       // asked for the lock and has no answer
+	Waits     SpanKind = "waits"       // asked for the lock, or with a label for something else, and has no answer
 	Held      SpanKind = "holds"       // was granted the lock, and has it
 	Believes  SpanKind = "believes"    // has it no longer, and was not told
 	Stored    SpanKind = "stored"      // the store has the key under this owner
@@ -221,6 +221,7 @@ const (
 	Expires     MarkKind = "expired"
 	Deletes     MarkKind = "deleted"
 	Killed      MarkKind = "killed"
+	Renews      MarkKind = "renews"
 	Told        MarkKind = "told" // a holder is told that it has lost the lock
 	Wakes       MarkKind = "wakes"
 	Notes       MarkKind = "note"

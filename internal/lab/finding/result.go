@@ -114,28 +114,47 @@ type Prediction struct {
 // ErrNoPrediction means that a text is no prediction.
 var ErrNoPrediction = errors.New("no prediction")
 
-// ParsePrediction reads "holds", "breaks" or "breaks:" and the name of a kind. Otherwise it
-// returns [ErrNoPrediction], with what there is to choose from.
+// ParsePrediction reads "holds", "breaks" or "breaks:" and an anomaly: its title in English or Chinese, as it is printed,
+// or the name of its kind. Otherwise it returns [ErrNoPrediction], with what there is to choose from.
 func ParsePrediction(text string) (Prediction, error) {
-	verdict, kind, named := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ":")
-	p := Prediction{Verdict: Verdict(strings.TrimSpace(verdict)), Kind: Kind(strings.TrimSpace(kind))}
+	verdict, kind, named := strings.Cut(strings.ReplaceAll(text, "：", ":"), ":")
+	p := Prediction{}
+	for _, v := range []Verdict{Breaks, Holds} {
+		if sameWords(verdict, string(v), v.Text().In(i18n.Chinese)) {
+			p.Verdict = v
+		}
+	}
+	for _, info := range Kinds() {
+		if sameWords(kind, string(info.Kind), info.Title, info.In(i18n.Chinese).Title) {
+			p.Kind = info.Kind
+		}
+	}
 	switch {
-	case p.Verdict != Breaks && p.Verdict != Holds:
-		return p, fmt.Errorf("%w: %q; it is holds, breaks, or breaks:KIND with one of %s", ErrNoPrediction, text, kindNames())
+	case p.Verdict == "":
+		return p, fmt.Errorf("%w: %q; %s", ErrNoPrediction, text, Choices())
 	case p.Verdict == Holds && named:
 		return p, fmt.Errorf("%w: %q; what holds has no anomaly to name: holds", ErrNoPrediction, text)
-	case named && !slices.ContainsFunc(Kinds(), func(info Info) bool { return info.Kind == p.Kind }):
-		return p, fmt.Errorf("%w: %q; there is no anomaly %q, but %s", ErrNoPrediction, text, p.Kind, kindNames())
+	case named && p.Kind == "":
+		return p, fmt.Errorf("%w: %q; there is no anomaly %q; %s", ErrNoPrediction, text, strings.TrimSpace(kind), Choices())
 	}
 	return p, nil
 }
 
-func kindNames() string {
-	var names []string
-	for _, info := range Kinds() {
-		names = append(names, string(info.Kind))
+// sameWords reports whether a text is one of some names, however its words are written and separated.
+func sameWords(text string, names ...string) bool {
+	plain := func(s string) string {
+		return strings.ToLower(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == ' ' || r == '_' || r == '-' || r == '\n' || r == '\t' || r == '\r' }), " "))
 	}
-	return strings.Join(names, ", ")
+	return slices.ContainsFunc(names, func(name string) bool { return plain(text) == plain(name) })
+}
+
+// Choices says what a prediction may be.
+func Choices() i18n.Text {
+	var titles []i18n.Text
+	for _, info := range Kinds() {
+		titles = append(titles, i18n.Key(info.Title))
+	}
+	return i18n.F("it is holds, breaks, or breaks:KIND with one of %s", i18n.List(titles...))
 }
 
 // String is the text that [ParsePrediction] reads.
@@ -144,6 +163,16 @@ func (p Prediction) String() string {
 		return string(p.Verdict)
 	}
 	return string(p.Verdict) + ":" + string(p.Kind)
+}
+
+// Text is the prediction in words.
+func (p Prediction) Text() i18n.Text {
+	for _, info := range Kinds() {
+		if info.Kind == p.Kind {
+			return i18n.F("%s: %s", p.Verdict.Text(), i18n.Key(info.Title))
+		}
+	}
+	return p.Verdict.Text()
 }
 
 // Judge notes in a result what was predicted, and whether it came true. A run without a

@@ -15,6 +15,10 @@ func TestParsePrediction(t *testing.T) {
 		" Breaks ":           {Verdict: finding.Breaks},
 		"breaks:oversold":    {Verdict: finding.Breaks, Kind: finding.Oversold},
 		"breaks: stuck_keys": {Verdict: finding.Breaks, Kind: finding.StuckKeys},
+		"breaks:two holders": {Verdict: finding.Breaks, Kind: finding.Overlaps},
+		"breaks:two-holders": {Verdict: finding.Breaks, Kind: finding.Overlaps},
+		"失守：两个持有者\r\n":       {Verdict: finding.Breaks, Kind: finding.Overlaps},
+		"守住":                 {Verdict: finding.Holds},
 	} {
 		got, err := finding.ParsePrediction(text)
 		if err != nil || got != want {
@@ -41,8 +45,8 @@ func TestParsePredictionRefuses(t *testing.T) {
 		}
 		if strings.HasPrefix(text, "breaks:") {
 			for _, info := range finding.Kinds() {
-				if !strings.Contains(err.Error(), string(info.Kind)) {
-					t.Errorf("%q: the error does not name %s: %v", text, info.Kind, err)
+				if !strings.Contains(err.Error(), info.Title) {
+					t.Errorf("%q: the error does not name %s: %v", text, info.Title, err)
 				}
 			}
 		}

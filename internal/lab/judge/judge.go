@@ -25,13 +25,24 @@ import (
 // Judge counts the anomalies that the evidence shows.
 func Judge(ev Evidence) Judgement {
 	j := Look(ev)
-	if h := j.History; len(h.Holds) > 0 {
+	if h := j.History; slices.ContainsFunc(h.Holds, func(one *Hold) bool { return !one.Unlocked }) {
 		verdict, judged := h.mutex()
 		j.Measures = append(j.Measures, finding.Measure{
-			Name: i18n.F("porcupine: %s", strings.ToLower(string(verdict))), Value: float64(judged), Unit: i18n.F("operations"),
+			Name: verdictOfMutex(verdict), Value: float64(judged), Unit: i18n.F("grants and releases"),
 		})
 	}
 	return j
+}
+
+// verdictOfMutex says what porcupine found.
+func verdictOfMutex(found porcupine.CheckResult) i18n.Text {
+	switch found {
+	case porcupine.Ok:
+		return i18n.F("porcupine, a checker of histories, finds what a mutual exclusion allows in")
+	case porcupine.Illegal:
+		return i18n.F("porcupine, a checker of histories, finds what no mutual exclusion allows in")
+	}
+	return i18n.F("porcupine, a checker of histories, came to no result in its time, of")
 }
 
 // Look counts the same anomalies and leaves out what takes long: porcupine's result.

@@ -15,6 +15,8 @@ const (
 	ObservationDelay = int64(20 * time.Millisecond)
 	// TTLSlack is how much later than it was read a time to live may have been recorded.
 	TTLSlack = int64(5 * time.Millisecond)
+	// renewalStep is the least by which a renewal moves the expiry of a key. Less is an error of measurement.
+	renewalStep = int64(50 * time.Millisecond)
 )
 
 // KeyHistory is what the store held under one key over time.
@@ -29,6 +31,8 @@ type Entry struct {
 	Expires  int64  // Never if it does not expire
 	Unknown  bool   // the store could not be sampled
 	Last     bool   // no change was seen until the end
+	// Renewed are the moments at which its expiry was seen to move.
+	Renewed []int64
 
 	// By is the holder: Certain if the value names a known owner, otherwise the hold whose
 	// grant was nearest in time. nil: unknown.
@@ -52,13 +56,22 @@ func keyHistories(samples []Sample, end int64) map[string]*KeyHistory {
 			before := &keys.Entries[n-1]
 			before.To, before.Last = s.At, false
 			if before.Value == k.Value && before.Value != "" && !before.Unknown && !k.Unknown {
-				before.To, before.Expires, before.Last = end, k.Expires, true // renewed
+				before.renew(s.At, k.Expires)
+				before.To, before.Last = end, true
 				continue
 			}
 		}
 		keys.Entries = append(keys.Entries, k)
 	}
 	return all
+}
+
+// renew notes the expiry that a later sample saw.
+func (k *Entry) renew(at, expires int64) {
+	if k.Expires != Never && expires != Never && expires > k.Expires+renewalStep {
+		k.Renewed = append(k.Renewed, at)
+	}
+	k.Expires = expires
 }
 
 // attribute finds the holder of each value. holds are those of the key, by time of the grant.

@@ -156,6 +156,8 @@ func spanText(s finding.Span, role finding.Role) (text i18n.Text, must bool) {
 func (c actorIndex) text(lane finding.Lane, m finding.Mark) i18n.Text {
 	owner, of := letter(c.owner(lane, m.Who)), letter(c[m.Of])
 	switch {
+	case m.Kind == finding.Renews && m.Label.IsZero(): // like the ones before it
+		return i18n.Text{}
 	case of != "" && lane.Role == finding.Actor:
 		return i18n.F("deletes %s’s lock", of)
 	case of != "" && owner != "":

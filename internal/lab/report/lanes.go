@@ -25,7 +25,18 @@ func ColourWanted(getenv func(string) string, terminal bool) bool {
 // marks below. Texts without space are numbered, in the order of time, and written as
 // footnotes. Colour adds no information.
 func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang i18n.Language) error {
-	t := text{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), width: max(width, narrowest), lang: lang}
+	return lanesIn(w, wit, width, colour, lang, false)
+}
+
+// Brief writes the same in fewer lines: without the other anomalies that the picture shows, and with a legend for what
+// no text in the picture says.
+func Brief(w io.Writer, wit finding.Witness, width int, colour bool, lang i18n.Language) error {
+	wit.Also = nil
+	return lanesIn(w, wit, width, colour, lang, true)
+}
+
+func lanesIn(w io.Writer, wit finding.Witness, width int, colour bool, lang i18n.Language, brief bool) error {
+	t := text{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), width: max(width, narrowest), lang: lang, said: map[finding.SpanKind]bool{}}
 	t.from, t.to = period(t.lanes, nil, 0)
 	t.layOut()
 	var out strings.Builder
@@ -47,8 +58,11 @@ func Lanes(w io.Writer, wit finding.Witness, width int, colour bool, lang i18n.L
 	for _, line := range t.footnotes() {
 		out.WriteString(line + "\n")
 	}
-	out.WriteString("\n")
-	for _, line := range wrap(t.legend(), t.width) {
+	legend := t.legend(brief)
+	if legend != "" {
+		out.WriteString("\n")
+	}
+	for _, line := range wrap(legend, t.width) {
 		out.WriteString(line + "\n")
 	}
 	if _, err := io.WriteString(w, out.String()); err != nil {
@@ -65,8 +79,10 @@ type text struct {
 	width    int
 	gutter   int // columns of the names
 	from, to float64
+	axes     axis
 	rows     []*row
 	notes    []*note
+	said     map[finding.SpanKind]bool // a bar of that kind says what it is
 }
 
 // note is a text at a moment. It is beside its sign, or has a number and is written below.
@@ -86,7 +102,7 @@ type note struct {
 // col is the column of a moment.
 func (t *text) col(ms float64) int {
 	plot := t.width - t.gutter - 1
-	c := int(math.Round((ms - t.from) / (t.to - t.from) * float64(plot-1)))
+	c := int(math.Round(t.axes.at(ms) * float64(plot-1)))
 	return t.gutter + min(max(c, 0), plot-1)
 }
 
@@ -95,6 +111,7 @@ func (t *text) layOut() {
 		t.gutter = max(t.gutter, length(t.name(lane))+2)
 	}
 	t.gutter = min(t.gutter, t.width/4)
+	t.axes = newAxis(t.lanes, t.from, t.to, t.width-t.gutter-1)
 	t.axis()
 	var rails []rail
 	for _, lane := range t.lanes {
@@ -127,7 +144,7 @@ func (t *text) axis() {
 		line.set(c, '─', 0, false)
 	}
 	last := -1
-	for i, ms := range ticks(t.from, t.to, (t.width-t.gutter)/9) {
+	for i, ms := range t.axes.ticks((t.width - t.gutter) / 9) {
 		label := num(ms)
 		if i == 0 {
 			label += " ms"
@@ -138,6 +155,11 @@ func (t *text) axis() {
 		if at > last+1 {
 			labels.put(at, label, 0, false)
 			last = at + length(label)
+		}
+	}
+	for _, b := range t.axes.breaks {
+		for c, end := t.col(b.from)+1, t.col(b.to); c < end; c++ {
+			line.set(c, '╱', 0, false)
 		}
 	}
 }
@@ -219,6 +241,7 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 	}
 	for _, try := range []string{" " + inside + " ", inside} {
 		if length(try) <= to-from-1 {
+			t.said[s.Kind] = true
 			r.put(from+1+min(1, to-from-1-length(try)), try, owner, s.Wrong)
 			return nil
 		}

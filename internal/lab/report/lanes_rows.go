@@ -116,20 +116,23 @@ func sign(k finding.MarkKind) rune {
 	return '◆'
 }
 
-// legend explains the styles and signs that are used.
-func (t *text) legend() string {
+// legend explains the styles and signs that are used; a brief one those that nothing beside them explains.
+func (t *text) legend(brief bool) string {
 	d := drawing{lanes: t.lanes}
 	spans, marks, wrong, cause := d.used()
 	var parts []string
 	for _, kind := range spanKinds() {
-		if spans[kind] {
+		if spans[kind] && (!brief || !t.said[kind]) {
 			parts = append(parts, strings.Repeat(string(barStyle(finding.Span{Kind: kind}).fill), 2)+" "+spanMeaning(kind).In(t.lang))
 		}
 	}
 	for _, k := range markKinds() {
-		if marks[k.kind] {
+		if marks[k.kind] && (!brief || k.kind == finding.Renews) {
 			parts = append(parts, string(k.sign)+" "+k.means.In(t.lang))
 		}
+	}
+	if len(t.axes.breaks) > 0 {
+		parts = append(parts, "╱╱ "+i18n.F("time left out").In(t.lang))
 	}
 	if cause {
 		parts = append(parts, "! "+i18n.F("the cause").In(t.lang))
@@ -144,30 +147,47 @@ func (t *text) legend() string {
 	return strings.Join(parts, "\u00a0 ")
 }
 
-// footnotes returns the numbered texts.
+// footnotes returns the numbered texts, in as many columns as there is room for.
 func (t *text) footnotes() []string {
-	moment := 0
+	moment, widest := 0, 0
 	for _, n := range t.notes {
 		moment = max(moment, length(num(n.at)))
+		widest = max(widest, length(n.told()))
 	}
-	var lines []string
-	for _, n := range t.notes {
-		head := fmt.Sprintf("%3d  %*s ms  ", n.number, moment, num(n.at))
-		what := shortName(n.who) + ": " + n.text
-		switch {
-		case n.wrong:
-			what = "✗ " + what
-		case n.cause:
-			what = "! " + what
+	const gap = 3
+	head := func(n *note) string { return fmt.Sprintf("%3d  %*s ms  ", n.number, moment, num(n.at)) }
+	one := length("123  ") + moment + length(" ms  ") + widest
+	across := max((t.width+gap)/(one+gap), 1)
+	down := (len(t.notes) + across - 1) / across
+	lines := make([]string, down)
+	if across == 1 {
+		lines = nil
+	}
+	for i, n := range t.notes {
+		if across > 1 {
+			line := &lines[i%down]
+			*line += strings.Repeat(" ", max(i/down*(one+gap)-length(*line), 0)) + head(n) + n.told()
+			continue
 		}
-		for i, line := range wrap(what, t.width-length(head)) {
-			if i > 0 {
-				head = strings.Repeat(" ", length(head))
-			}
-			lines = append(lines, head+line)
+		before := head(n)
+		for _, line := range wrap(n.told(), t.width-length(before)) {
+			lines = append(lines, before+line)
+			before = strings.Repeat(" ", length(before))
 		}
 	}
 	return lines
+}
+
+// told is the text of a footnote.
+func (n *note) told() string {
+	what := shortName(n.who) + ": " + n.text
+	switch {
+	case n.wrong:
+		return "✗ " + what
+	case n.cause:
+		return "! " + what
+	}
+	return what
 }
 
 // wrap breaks a text at its spaces, and between Chinese characters.

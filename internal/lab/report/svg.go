@@ -284,8 +284,9 @@ func (d *drawing) used() (spans map[finding.SpanKind]bool, marks map[finding.Mar
 	spans, marks = map[finding.SpanKind]bool{}, map[finding.MarkKind]bool{}
 	for _, lane := range d.lanes {
 		for _, s := range lane.Spans {
-			// A holder's bar that has a text of its own is not what the kind means otherwise.
-			spans[s.Kind] = spans[s.Kind] || s.Kind != finding.Held || s.Label.IsZero()
+			// An actor's bar that has a text of its own is not what the kind means otherwise.
+			own := (s.Kind == finding.Held || s.Kind == finding.Waits) && !s.Label.IsZero()
+			spans[s.Kind] = spans[s.Kind] || !own
 			wrong = wrong || s.Wrong
 		}
 		for _, m := range lane.Marks {
@@ -349,7 +350,8 @@ func markKinds() []markKind {
 		{finding.Expires, '◔', i18n.F("lease runs out")},
 		{finding.Deletes, '×', i18n.F("key deleted")},
 		{finding.Killed, '†', i18n.F("killed")},
-		{finding.Told, '!', i18n.F("learns that it holds no longer")},
+		{finding.Renews, '↻', i18n.F("lease renewed")},
+		{finding.Told, '◇', i18n.F("learns that it holds no longer")},
 		{finding.Wakes, '△', i18n.F("is woken")},
 		{finding.Notes, '◆', i18n.F("note")},
 	}

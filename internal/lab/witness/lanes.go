@@ -35,15 +35,8 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 		if n, of := d.votes(one); of > 0 {
 			mark(finding.Notes, one.At, i18n.F("on %d of %d nodes", n, of), false)
 		}
-		if one.How == judge.EndNotified {
-			mark(finding.Told, one.Lost.At, i18n.F("told"), false)
-		}
-		if one.How == judge.EndDied {
-			mark(finding.Killed, one.End, i18n.F("killed"), false)
-		}
-		if one.How == judge.EndAbandoned {
-			mark(finding.Killed, one.End, i18n.F("gone"), false)
-		}
+		endMark(one, mark)
+		d.releaseSpan(one, &lane)
 		switch {
 		case one.Releasing == nil:
 		case one.Unlocked:
@@ -83,6 +76,35 @@ func (d *drawing) actorLane(p *participant) finding.Lane {
 		}
 	}
 	return lane
+}
+
+// endMark shows how a hold ended without a release.
+func endMark(one *judge.Hold, mark func(finding.MarkKind, int64, i18n.Text, bool)) {
+	switch one.How {
+	case judge.EndNotified:
+		mark(finding.Told, one.Lost.At, i18n.F("told"), false)
+	case judge.EndDied:
+		mark(finding.Killed, one.End, i18n.F("killed"), false)
+	case judge.EndAbandoned:
+		mark(finding.Killed, one.End, i18n.F("gone"), false)
+	}
+}
+
+// releaseSpan shows a release that lasted.
+func (d *drawing) releaseSpan(one *judge.Hold, lane *finding.Lane) {
+	if one.Releasing == nil || one.Released == nil || one.Unlocked {
+		return
+	}
+	from, to := one.Releasing.At, one.Released.At
+	if min(to, d.to)-max(from, d.from) < (d.to-d.from)/lasting {
+		return
+	}
+	s := d.span(finding.Waits, from, to)
+	s.Who, s.Label = lane.Name, i18n.F("releases")
+	if slices.Contains([]string{"uuid", "thread-id"}, one.Releasing.Mechanism) {
+		s.Label = i18n.F("between GET and DEL")
+	}
+	lane.Spans = append(lane.Spans, s)
 }
 
 // holdSpans shows a hold: the time in which the holder has the lock, and the time after that in
@@ -135,7 +157,7 @@ func (d *drawing) lostAt(one *judge.Hold) int64 {
 // expiredEverywhere is when the last of several servers no longer had a holder's key because its lease was over there.
 // judge.Never if one of them had it to the end, or lost it in another way.
 func (d *drawing) expiredEverywhere(one *judge.Hold) int64 {
-	expired, stored := int64(0), false
+	last, stored := int64(0), false
 	for _, s := range d.Servers {
 		keys := s.Keys[d.key]
 		if keys == nil {
@@ -145,17 +167,34 @@ func (d *drawing) expiredEverywhere(one *judge.Hold) int64 {
 			k := &keys.Entries[i]
 			switch {
 			case k.By != one:
-			case k.Last || k.Expires == judge.Never || k.To < k.Expires-2*judge.TTLSlack:
+			case k.Last || !expired(k):
 				return judge.Never
 			default:
-				expired, stored = max(expired, k.To), true
+				last, stored = max(last, k.To), true
 			}
 		}
 	}
 	if !stored {
 		return judge.Never
 	}
-	return expired
+	return last
+}
+
+// leaseOver is when the store had a holder's key no longer because its lease was over. judge.Never if that was not seen.
+func (d *drawing) leaseOver(one *judge.Hold) int64 {
+	if keys := d.stored(one); keys != nil {
+		for i := range keys.Entries {
+			if k := &keys.Entries[i]; k.By == one && !k.Last && expired(k) {
+				return k.To
+			}
+		}
+	}
+	return d.expiredEverywhere(one)
+}
+
+// expired reports whether a key was gone when its lease was over.
+func expired(k *judge.Entry) bool {
+	return k.Expires != judge.Never && k.To >= k.Expires-2*judge.TTLSlack
 }
 
 // stored is what the store held under a holder's key: the store as a whole, or, where the servers are locks of their
@@ -193,6 +232,9 @@ func (d *drawing) votes(one *judge.Hold) (n, of int) {
 // visible is the fraction of the period from which on a wait is drawn.
 const visible = 100
 
+// lasting is the fraction of the period from which on a release is drawn as a span.
+const lasting = 12
+
 // severalNodes is the store of the mechanisms that ask independent nodes.
 const severalNodes = "Redis nodes"
 
@@ -224,6 +266,7 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 	if keys == nil {
 		return lane
 	}
+	others := 0 // locks in a row whose holders are not in the picture
 	for i := max(0, keys.After(d.from)-1); i < len(keys.Entries); i++ {
 		k := &keys.Entries[i]
 		if k.From > d.to {
@@ -246,7 +289,12 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			s.Who = d.lane(k.By.By)
 			switch {
 			case s.Who == "":
-				s.Label = i18n.F("another")
+				others, s.Label = others+1, i18n.F("another")
+				if others > 1 {
+					last := &lane.Spans[len(lane.Spans)-1]
+					last.To, last.Open, last.Label = s.To, s.Open, i18n.F("%d others", others)
+					continue
+				}
 			case k.Certain || describes(k.Value):
 				s.Label = i18n.Of(d.nameOf(k.By.By))
 			}
@@ -256,6 +304,19 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			s.Who, s.Label = d.lane(judge.ActorOf(e)), i18n.Of(d.nameOf(judge.ActorOf(e)))
 		}
 		lane.Spans = append(lane.Spans, s)
+		if k.By != nil && s.Who == "" { // the locks of others are one bar, and how they ended plays no part
+			continue
+		}
+		others = 0
+		for n, at := range k.Renewed {
+			if d.inside(at) {
+				m := finding.Mark{Kind: finding.Renews, At: d.ms(at), Who: s.Who}
+				if n == 0 {
+					m.Label = i18n.F("renewed")
+				}
+				lane.Marks = append(lane.Marks, m)
+			}
+		}
 		if i+1 < len(keys.Entries) && !keys.Entries[i+1].Unknown && d.inside(k.To) {
 			lane.Marks = append(lane.Marks, d.removal(k, name != d.LockStore))
 		}
@@ -269,7 +330,7 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 // the other servers no longer have it.
 func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
 	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.To), Label: i18n.F("gone")}
-	if k.Expires != judge.Never && k.To >= k.Expires-2*judge.TTLSlack {
+	if expired(k) {
 		m.Kind, m.Label = finding.Expires, i18n.F("lease over")
 		if k.By != nil && d.lane(k.By.By) != "" {
 			m.Who = d.lane(k.By.By)

@@ -57,14 +57,15 @@ func (d *drawing) tellOverlap(o judge.Overlap) i18n.Text {
 		d.tellHold(o.Earlier, o.Later.At), d.when(o.Later.At), d.nameOf(o.Later.By), granted(o.Later), until)
 }
 
-// tellHold says when a holder got the lock, and whether its process was paused before at.
+// tellHold says when a holder got the lock, when its lease was over if that was before at, and whether its process was
+// paused before at.
 func (d *drawing) tellHold(one *judge.Hold, at int64) i18n.Text {
 	told := i18n.F("%s gets the lock at %s", d.nameOf(one.By), d.when(one.At))
 	if one.Unlocked {
 		told = i18n.F("%s comes in at %s", d.nameOf(one.By), d.when(one.At))
 	}
-	if left, known := one.LeaseLeft(); known {
-		told = i18n.F("%s, with %s of its lease left by its own count", told, length(left))
+	if over := d.leaseOver(one); over <= at {
+		told = i18n.F("%s, with a lease until %s", told, d.when(over))
 	}
 	for _, stop := range d.Pauses {
 		to := cmp.Or(stop.To, d.End)

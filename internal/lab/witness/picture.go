@@ -28,7 +28,7 @@ type Focus struct {
 func Picture(ev judge.Evidence, focus Focus) (finding.Witness, bool) {
 	h := &history{History: judge.NewHistory(ev)}
 	for _, show := range []func(Focus) (*drawing, i18n.Text){
-		h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.unheardRelease, h.handover, h.turnedAway, h.alone,
+		h.overtaken, h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.unheardRelease, h.handover, h.turnedAway, h.alone,
 	} {
 		d, summary := show(focus)
 		if d == nil {
@@ -63,6 +63,60 @@ func (h *history) next(one *judge.Hold) *judge.Hold {
 	return nil
 }
 
+// refused reports whether the database refused a transaction's write.
+func refused(s *judge.Transaction) bool {
+	return s.Write != nil && s.Ended != nil && s.Committed() == nil
+}
+
+// overtaken shows, without a lock, a write that the database refused, beside the one that came before it: the first one
+// after the refused one had read, or the last one of all before it.
+func (h *history) overtaken(f Focus) (*drawing, i18n.Text) {
+	type pair struct{ winner, loser *judge.Transaction }
+	var found []pair
+	for _, s := range h.Transactions {
+		if s.Under == nil || !s.Under.Unlocked || !refused(s) || !f.matches(s.Under) {
+			continue
+		}
+		if winner := h.winner(s); winner != nil {
+			found = append(found, pair{winner, s})
+		}
+	}
+	p, ok := best(found, func(p pair) int64 { return p.loser.Ended.At - p.winner.Ended.At })
+	if !ok {
+		return nil, i18n.Text{}
+	}
+	in := subjects{holds: []*judge.Hold{p.winner.Under, p.loser.Under}, transactions: []*judge.Transaction{p.winner, p.loser}}
+	d := h.draw("", p.loser.Under.Key, min(p.winner.Under.At, p.loser.Under.At), p.loser.Ended.At, in)
+	first, last, at, end := d.nameOf(p.winner.By), d.nameOf(p.loser.By), d.when(p.winner.Ended.At), d.when(p.loser.Ended.At)
+	if p.loser.Write.Mode == eventlog.ModeVersion {
+		v := p.loser.Write.Version
+		return d, i18n.F("%s and %s both read version %d. The write of %s makes it version %d at %s; that of %s, WHERE version = %d, finds no row and is refused at %s.",
+			first, last, v, first, v+1, at, last, v, end)
+	}
+	return d, i18n.F("%s takes the last unit at %s; the write of %s, WHERE stock > 0, finds no row and is refused at %s.", first, at, last, end)
+}
+
+// winner is the transaction because of which a write by a condition was refused: it changed the version that both had
+// read, or took the last unit. nil if the write had another condition, or another reason.
+func (h *history) winner(loser *judge.Transaction) (winner *judge.Transaction) {
+	for _, w := range h.Transactions {
+		if w.Voucher != loser.Voucher || !w.TookStock() || w.Under == nil || w.Ended.At > loser.Ended.At {
+			continue
+		}
+		switch loser.Write.Mode {
+		case eventlog.ModeVersion:
+			if w.Write.Version == loser.Write.Version {
+				winner = w
+			}
+		case eventlog.ModeConditional:
+			if loser.Insert == nil { // the stock refused it, and not the index of the orders
+				winner = w
+			}
+		}
+	}
+	return winner
+}
+
 // refusedWrite shows a write that came after the lock had been granted to the next holder, and
 // was refused.
 func (h *history) refusedWrite(f Focus) (*drawing, i18n.Text) {
@@ -72,7 +126,7 @@ func (h *history) refusedWrite(f Focus) (*drawing, i18n.Text) {
 	}
 	var found []late
 	for _, s := range h.Transactions {
-		if s.Under == nil || s.Write == nil || s.Ended == nil || s.Committed() != nil || !f.matches(s.Under) {
+		if s.Under == nil || !refused(s) || !f.matches(s.Under) {
 			continue
 		}
 		if next := h.next(s.Under); next != nil && next.At < s.Ended.At && (s.Under.How != judge.EndReleased || next.At < s.Under.End) {

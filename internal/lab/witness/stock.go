@@ -207,6 +207,8 @@ func (d *drawing) databaseLane() finding.Lane {
 			switch {
 			case s.Committed() == nil:
 				m.Kind, m.Label, m.Wrong = finding.Refuses, i18n.F("refused"), false
+			case s.Write != nil && s.Write.Mode == eventlog.ModeVersion:
+				m.Label = i18n.F("version %d→%d", s.Write.Version, s.Write.Version+1)
 			case s.Write == nil:
 				m.Kind, m.Label = finding.Notes, i18n.F("order")
 			case s.Unguarded() && s.Read != nil:

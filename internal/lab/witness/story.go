@@ -55,6 +55,11 @@ func Tell(ev judge.Evidence, s Story) finding.Witness {
 			in.refusals = append(in.refusals, e)
 		}
 	}
+	for _, u := range h.Unanswered {
+		if e := u.Request; slices.Contains(s.Who, e.Who) && e.Key == s.Key && e.At <= s.To && u.Died >= s.From {
+			in.unanswered = append(in.unanswered, u)
+		}
+	}
 	d := h.draw(s.Kind, s.Key, s.From, s.To, in)
 	w := d.witness(s.Summary(d.when))
 	for _, m := range s.Moments {

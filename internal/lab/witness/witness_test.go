@@ -103,7 +103,7 @@ func proof(t *testing.T, ev judge.Evidence, kind finding.Kind) finding.Witness {
 
 func TestWrongReleaseIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, judgetest.NaiveChain), finding.WrongReleases),
-		"Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
+		"Buyer 17 gets the lock at 1.0 ms, with a lease until 101 ms; at 102 ms buyer 18 is granted it; at 120 ms buyer 17 releases, which deletes the lock of buyer 18 and lets buyer 19 in at 122 ms; at 140 ms buyer 18 releases, which deletes the lock of buyer 19 and lets buyer 20 in at 142 ms.",
 		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) believes(101-119 buyer 17 (api-1)) !release@120(deletes the lock of buyer 18)",
 		"buyer 18 (api-2): waits(50-102 buyer 18 (api-2)) holds(102-122 buyer 18 (api-2)) believes(122-139 buyer 18 (api-2)) !release@140(deletes the lock of buyer 19)",
 		"buyer 19 (api-1): waits(60-122 buyer 19 (api-1)) holds(122-142 buyer 19 (api-1)) believes(142-159 buyer 19 (api-1)) release@160(releases)",
@@ -113,7 +113,7 @@ func TestWrongReleaseIsDrawn(t *testing.T) {
 
 func TestStaleWriteIsDrawn(t *testing.T) {
 	show(t, proof(t, judgetest.Script(t, paused), finding.StaleWrites),
-		"Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 nevertheless commits a stock of 3 over the 3 that was committed meanwhile.",
+		"Buyer 17 gets the lock at 1.0 ms, with a lease until 101 ms, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; at 413 ms buyer 17 nevertheless commits a stock of 3 over the 3 that was committed meanwhile.",
 		"buyer 17 (api-1): holds(1-101 buyer 17 (api-1)) paused(10-410 buyer 17 (api-1)) believes(101-414 buyer 17 (api-1)) read@2(reads 4) wakes@410(wakes) !write@411(writes 3) release@414(releases)",
 		"buyer 18 (api-2): waits(20-102 buyer 18 (api-2)) holds(102-108 buyer 18 (api-2)) read@103(reads 4) write@105(writes 3) release@108(releases)",
 		"lock store: stored(2-101 buyer 17) stored(102-110 buyer 18) ?expired@101(lease over) deleted@110(deleted)",
@@ -307,7 +307,7 @@ func TestPictureOfPrevention(t *testing.T) {
 		focus         witness.Focus
 		summary       string
 	}{
-		{name: "a late write is refused", history: fenced, summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
+		{name: "a late write is refused", history: fenced, summary: "Buyer 17 gets the lock at 1.0 ms, with a lease until 101 ms, and its process stands still for 400 ms; at 102 ms buyer 18 is granted it; the late write of buyer 17 is refused at 413 ms."},
 		{name: "a write without a lock is refused, which is not late", summary: "Buyer 17 comes in at 0.5 ms; at 2.5 ms buyer 18 comes in; the write of buyer 17 is refused at 5.5 ms.", history: `
 			1  17 acquired asked=0.5 mech=none
 			2  17 write mode=version tx=1
@@ -317,19 +317,19 @@ func TestPictureOfPrevention(t *testing.T) {
 			9  17 released asked=9 mech=none
 			11 18@2 releasing mech=none
 			11 18@2 released asked=11 mech=none`},
-		{name: "a holder is told", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
+		{name: "a holder is told", summary: "Buyer 17 gets the lock at 1.0 ms; at 90 ms it is told that it holds it no longer; buyer 18 is granted it at 101 ms.", history: `
 			1   17 acquired asked=0 left=100
 			90  17 lost err=expired
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a dead holder's lock goes to the next one", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
+		{name: "a dead holder's lock goes to the next one", summary: "Buyer 17 gets the lock at 1.0 ms and is killed at 5.0 ms; 96 ms later, at 101 ms, buyer 18 is granted it.", history: `
 			1   17 acquired asked=0 left=100
 			2   store 17 ttl=99
 			5   api-1 killed
 			101 store free
 			101 18@2 acquired asked=5
 			150 18@2 releasing stored=18`},
-		{name: "a late release leaves the next one's lock", summary: "Buyer 17 gets the lock at 1.0 ms, with 100 ms of its lease left by its own count; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
+		{name: "a late release leaves the next one's lock", summary: "Buyer 17 gets the lock at 1.0 ms; at 101 ms buyer 18 is granted it; at 140 ms buyer 17 releases, finds that the lock is not its own, and leaves it; buyer 18 has it until 180 ms.", history: `
 			1   17 acquired asked=0 left=100
 			101 18@2 acquired asked=5
 			140 17 releasing left=-40 stored=x:18
