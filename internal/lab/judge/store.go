@@ -68,7 +68,7 @@ func keyHistories(samples []Sample, end int64) map[string]*KeyHistory {
 
 // renew notes the expiry that a later sample saw.
 func (k *Entry) renew(at, expires int64) {
-	if k.Expires != Never && expires != Never && expires > k.Expires+renewalStep {
+	if expires != Never && k.Expires < expires-renewalStep {
 		k.Renewed = append(k.Renewed, at)
 	}
 	k.Expires = expires
