@@ -39,7 +39,7 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 		counted = append(counted, i18n.F("%d skipped", skipped))
 	}
 	counted = append(counted, i18n.F("in %.0f s", took.Seconds()))
-	_, err := fmt.Fprintln(w, i18n.List(counted...).In(req.lang))
+	_, err := fmt.Fprintln(w, i18n.Clauses(counted...).In(req.lang))
 	if req.predicts() {
 		fmt.Fprintln(w, tally(results).In(req.lang))
 	}
@@ -231,7 +231,7 @@ func changes(r *finding.Result) i18n.Text {
 	for _, c := range r.Changed {
 		list = append(list, i18n.F("%s %s instead of %s", c.Name, c.To, c.From))
 	}
-	return i18n.List(list...)
+	return i18n.Clauses(list...)
 }
 
 // arrangement adds to the text which other setup or numbers were used, if any.

@@ -56,24 +56,21 @@ func F(format string, values ...any) Text { return Text{format: format, values: 
 // Key is F for formats that are not written in Go, such as those of a template. A test knows where they are.
 func Key(format string, values ...any) Text { return Text{format: format, values: values} }
 
-// List returns texts with commas between them.
-func List(texts ...Text) Text {
-	t := Text{kind: joined}
-	for i, one := range texts {
-		if i > 0 {
-			t.values = append(t.values, Key(", "))
-		}
-		t.values = append(t.values, one)
-	}
-	return t
-}
+// List returns words with commas between them.
+func List(words ...Text) Text { return between(Key(", "), words) }
+
+// Clauses returns parts of a sentence with commas between them: in Chinese it is another comma than that of a list.
+func Clauses(parts ...Text) Text { return between(Key("clauses|, "), parts) }
 
 // Sentences returns sentences one after the other.
-func Sentences(texts ...Text) Text {
+func Sentences(texts ...Text) Text { return between(Plain(" "), texts) }
+
+// between returns texts with a separator between them.
+func between(separator Text, texts []Text) Text {
 	t := Text{kind: joined}
 	for i, one := range texts {
 		if i > 0 {
-			t.values = append(t.values, Plain(" "))
+			t.values = append(t.values, separator)
 		}
 		t.values = append(t.values, one)
 	}

@@ -27,6 +27,7 @@ func nouns() []string {
 		"provider", "worker", "the others", "line %s", "group %s", "administrator", "node %s", "redis nodes", "request %s",
 		"outer call", "inner call", "next order", "holder", "next holder", "waiter %s", "the key in redis", "user 42, voucher %s", "the replica that acknowledges", "its replica", "primary", "replica",
 		", ", // of a list
+		"clauses|, ",
 	}
 }
 

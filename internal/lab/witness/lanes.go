@@ -284,7 +284,7 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 			to = judge.Never
 		}
 		s := d.span(finding.Stored, k.From, to)
-		s.Label, s.Wrong = i18n.Plain(brief(k.Value)), d.wrong[k]
+		s.Label, s.Wrong = i18n.Of(i18n.Name(brief(k.Value))), d.wrong[k]
 		if k.By != nil {
 			s.Who = d.lane(k.By.By)
 			switch {
