@@ -16,7 +16,7 @@ import (
 // changing is the part of the store that changes vouchers: one voucher, in memory.
 type changing struct {
 	*voucherStore
-	mu    sync.Mutex
+	mu      sync.Mutex
 	asked   voucher.Change
 	records []voucher.Record
 }

@@ -24,11 +24,11 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 
 	offer := func(preset, title string) {
 		t.Helper()
-		v.do(fmt.Sprintf(`{ const p = document.getElementById('preset'); p.value = %q; p.dispatchEvent(new Event('input'));
+		v.do(fmt.Sprintf(`{ document.querySelector('#presets [value=%s]').click();
 			document.getElementById('title').value = %q; document.getElementById('stock').value = '10';
-			document.getElementById('policy-pause_ms').value = '3000'; // all read before the first one writes, on any machine
+			{ const p = document.getElementById('policy-pause_ms'); p.value = '3000'; p.dispatchEvent(new Event('input')); } // all read before the first one writes, on any machine
 			document.querySelector('#offer .go').click(); }`, preset, title))
-		v.until("it is watched", fmt.Sprintf(`document.querySelector('#sale option:checked')?.textContent === %q && document.getElementById('figures').textContent.includes('Stock at first10')`, title))
+		v.until("it is watched", fmt.Sprintf(`document.querySelector('#sale option:checked')?.textContent === %q && document.getElementById('figures').textContent.startsWith('Orders0of 10')`, title))
 	}
 	rush := func() {
 		t.Helper()
@@ -37,9 +37,9 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 	}
 	// The title is what the buyers read: no preset writes its lesson there. A lock that this server does not have is not called safe.
 	title := v.says(`document.getElementById('title').value`)
-	v.do(`{ const p = document.getElementById('preset'); p.value = 'oversell'; p.dispatchEvent(new Event('input')); }`)
+	v.do(`{ document.querySelector('#presets [value=oversell]').click(); }`)
 	fail.Unequal(t, v.says(`document.getElementById('title').value`), title, "the title, after a preset")
-	v.do(`{ const p = document.getElementById('preset'); p.value = 'locked'; p.dispatchEvent(new Event('input'));
+	v.do(`{ document.querySelector('#presets [value=locked]').click();
 		const l = document.getElementById('policy-lock'); l.value = 'zk-queue'; l.dispatchEvent(new Event('input')); }`)
 	if got := v.says(`document.querySelector('#policy-lock [value=zk-queue]').disabled + document.getElementById('warnings').textContent`); !strings.HasPrefix(got, "trueThis server does not have") {
 		t.Errorf("of a lock that this server does not have it is said %q", got)
@@ -53,6 +53,11 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 		document.getElementById('verdict').className === 'verdict alarm'`)
 	v.until("the answers are counted", `document.getElementById('outcomes').textContent.includes('Confirmed')`)
 	v.until("a line is drawn", `document.querySelector('#chart .orders')?.getAttribute('points').split(' ').length > 1`)
+	v.until("what is beyond the stock is red, and the rush has a mark", `(() => {
+		const top = (of) => Math.min(...document.querySelector('#chart ' + of).getAttribute('points').split(' ').map((p) => Number(p.split(',')[1])));
+		return top('.over') < top('.limit') - 50 && document.querySelector('#chart .mark-name')?.textContent === 'Rush';
+	})()`)
+	v.until("the latency is told", `/Latency, p50\d.*p95 \d.*p99 \d/.test(document.getElementById('figures').textContent)`)
 	fail.Unequal(t, v.says(`document.getElementById('qr').alt`), "QR code of "+url+"/", "the picture")
 	if got := v.says(`document.getElementById('lock').textContent`); !strings.HasSuffix(got, "Handed overnever: it is free for whoever asks next") {
 		t.Errorf("of a lock that is not handed over it is said %q", got)
@@ -61,12 +66,12 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 
 	offer("admission", "Safe")
 	rush()
-	v.until("it adds up", `document.getElementById('verdict').textContent.startsWith('It adds up') && document.getElementById('figures').textContent.includes('Orders10')`)
+	v.until("it adds up", `document.getElementById('verdict').textContent.startsWith('It adds up') && document.getElementById('figures').textContent.startsWith('Orders10of 10')`)
 	fail.Unequal(t, v.says(`document.getElementById('lock').textContent`), "Holdernone: the admission flow takes no lock", "of the lock it is said")
 	offer("locked", "Locked")
 	v.until("the lock is seen", `document.getElementById('lock').textContent.includes('Holder')`)
 	rush()
-	v.until("ten are sold", `document.getElementById('figures').textContent.includes('Orders10')`)
+	v.until("ten are sold", `document.getElementById('figures').textContent.startsWith('Orders10of 10')`)
 	consoleSteers(v)
 	// Whether one of ten quick orders waits for another depends on the machine.
 	v.until("the handovers of the lock are seen", `/Holders so far[1-9]\d*Handed over\d+: \d+ in this process, \d+ by the store/.test(document.getElementById('lock').textContent)`)
@@ -76,7 +81,7 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 // consoleSteers adds units to the sale, pauses and resumes it, and sees who did.
 func consoleSteers(v *visitor) {
 	v.do(`document.getElementById('steer-add').value = '5'; document.getElementById('steer-add-go').click()`)
-	v.until("units are added", `document.getElementById('figures').textContent.includes('Stock at first15') && document.getElementById('changes').textContent.includes('units 10 → 15')`)
+	v.until("units are added", `document.getElementById('figures').textContent.startsWith('Orders10of 15') && document.getElementById('changes').textContent.includes('units 10 → 15')`)
 	v.do(`document.getElementById('steer-pause').click()`)
 	v.until("it is paused", `document.getElementById('steer-state').textContent.startsWith('Paused') && document.getElementById('steer-pause').textContent === 'Resume'`)
 	v.do(`document.getElementById('steer-pause').click()`)
@@ -130,7 +135,7 @@ func consoleAsksForTheToken(b context.Context, t *testing.T) {
 	use(harness.AdminToken)
 	v.until("the figures are there", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
 	fail.Unequal(t, v.says(`document.getElementById('rush')`), "null", "there is a rush")
-	v.do(`{ const p = document.getElementById('preset'); p.value = 'oversell'; p.dispatchEvent(new Event('input'));
+	v.do(`{ document.querySelector('#presets [value=oversell]').click();
 		document.querySelector('#offer .go').click(); }`)
 	v.until("it is refused", `document.getElementById('offer-outcome').textContent.includes('lab mode only')`)
 	v.untroubled(url, http.StatusUnauthorized, http.StatusForbidden)

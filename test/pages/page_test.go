@@ -41,7 +41,7 @@ func TestPage(t *testing.T) {
 		"a double tap buys once": pageDoubleTap, "cards keep their place": pageKeepsItsPlaces,
 		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "comes back": pageComesBack, "in the oldest browser": pageInTheOldest,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
-		"console shows oversold": consoleShowsOversold, "console asks for the token": consoleAsksForTheToken,
+		"console shows oversold": consoleShowsOversold, "console drives a sale": consoleDrives, "console asks for the token": consoleAsksForTheToken,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

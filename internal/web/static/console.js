@@ -1,11 +1,13 @@
 // The console: put a voucher on sale, watch what the stores have, and send a rush.
 
 import * as api from './api.js';
+import * as chart from './chart.js';
 import { $, h, list, open, set, show, text } from './dom.js';
 import { follow } from './events.js';
-import { duration, has, number, onLanguage, setup, t } from './i18n.js';
+import { duration, has, number, onLanguage, setup, t, tell } from './i18n.js';
 import * as offer from './offer.js';
 import { named } from './policy.js';
+import * as sold from './sold.js';
 import * as steer from './steer.js';
 import { tab } from './store.js';
 
@@ -19,12 +21,12 @@ function headers() {
   return lab || !token ? {} : { Authorization: `Bearer ${token}` };
 }
 
-// failed says in words why a call has failed, and asks for the token if that is why.
+// failed returns what says in words why a call has failed, and asks for the token if that is why.
 function failed(error) {
-  if (!(error instanceof api.Refusal)) return t('attempt.offline');
+  if (!(error instanceof api.Refusal)) return () => t('attempt.offline');
   if (error.status === 401 && !lab) askForToken(tab.get(stored) ? t('console.admin.refused') : '');
   const key = `refused.${error.code}`;
-  return t(has(key) ? key : api.temporary(error) ? 'console.busy' : 'refused.internal', { detail: error.detail, id: error.requestID });
+  return () => t(has(key) ? key : api.temporary(error) ? 'console.busy' : 'refused.internal', { detail: error.detail, id: error.requestID });
 }
 
 // askForToken opens the dialog. The reason is why it was opened, or ''.
@@ -84,9 +86,10 @@ let stop = new AbortController();
 let seen = []; // figures, the newest last
 let gap = false;
 let connected = false;
-const kept = 300;
+const kept = 120;
 
-let watched = ''; // the voucher
+let watched = ''; // the voucher's id
+const voucher = () => vouchers.find((v) => v.id === watched);
 let position = {}; // how far its stream was read
 
 // watch follows the voucher that is chosen, and goes on where it was if that is the same. A hidden page follows nothing.
@@ -94,8 +97,11 @@ function watch() {
   stop.abort();
   stop = new AbortController();
   connected = false;
-  if ($('sale').value !== watched) steer.choose($('sale').value);
-  if ($('sale').value !== watched) [watched, position, seen, gap] = [$('sale').value, { last: '' }, [], false];
+  if ($('sale').value !== watched) {
+    [watched, position, seen, gap] = [$('sale').value, { last: '' }, [], false];
+    steer.choose(watched);
+    sold.choose(voucher());
+  }
   draw();
   const { signal } = stop;
   if (!watched || document.hidden) return;
@@ -103,25 +109,35 @@ function watch() {
     if (name === 'gap') gap = true;
     else seen = [...seen.slice(1 - kept), figures];
     draw();
-  }, (now) => { connected = now; draw(); }, signal, position).catch((error) => text($('link'), failed(error)));
+  }, (now) => { connected = now; draw(); }, signal, position).catch((error) => text($('link'), failed(error)()));
 }
 
 function draw() {
   const now = seen.at(-1);
   text($('link'), !connected ? t('watch.connecting') : gap ? t('watch.gap') : '');
   drawVerdict(now?.audit);
-  const policy = vouchers.find((v) => v.id === watched)?.policy;
+  const policy = voucher()?.policy;
   text($('policy-of'), policy ? t('watch.policy', { policy: named(policy) }) : '');
-  const a = now?.audit;
-  definitions($('figures'), [
-    ['watch.orders', a && number(a.orders)], ['watch.rate', a && number(rate())], ['watch.pending', a && number(a.pending)],
-    ['watch.initial', a && number(a.initial_stock)],
-    ['watch.stock.redis', a && (a.database_stock === undefined ? t('watch.unused') : number(a.stock))],
-    ['watch.stock.database', a && number(a.database_stock ?? a.stock)],
-  ]);
+  drawFigures(now?.audit);
   drawOutcomes(now?.outcomes ?? {});
   drawLock(now);
-  drawChart();
+  const says = chart.draw($('chart'), seen);
+  $('chart').setAttribute('aria-label', says || t('watch.waiting'));
+  text($('chart-text'), says);
+}
+
+function drawFigures(a) {
+  const minute = chart.lastMinute(seen);
+  const rates = minute.map((now, i) => rate(minute[i - 1], now));
+  const took = minute.map((s) => s.latency).filter(Boolean).at(-1);
+  const ms = (n) => t(n < 1000 ? 'watch.ms' : 'watch.s', { n: number(Number((n < 1000 ? n : n / 1000).toPrecision(2))) });
+  const [redis, database] = a ? [a.stock, a.database_stock] : [];
+  definitions($('figures'), [
+    ['watch.orders', a && number(a.orders), '', a && t(a.pending ? 'watch.of.pending' : 'watch.of', { n: number(a.initial_stock), pending: number(a.pending) })],
+    ['watch.left', a && number(redis), '', a && (database === undefined ? t('watch.left.database') : t('watch.left.redis', { n: number(database) }))],
+    ['watch.rate', a && number(rates.at(-1)), '', a && t('watch.rate.most', { n: number(Math.max(...rates)) })],
+    ['watch.latency', took && ms(took.p50_ms), '', took && t('watch.latency.rest', { p95: ms(took.p95_ms), p99: ms(took.p99_ms) })],
+  ]);
 }
 
 // drawVerdict is the audit at a glance.
@@ -137,20 +153,21 @@ function drawVerdict(a) {
   $('verdict').className = `verdict ${tone}`;
 }
 
-// rate is the number of orders per second between the last two looks.
-function rate() {
-  const [before, now] = [seen.at(-2), seen.at(-1)];
+// rate is the number of orders per second between two looks.
+function rate(before, now) {
   if (!before?.audit || !now?.audit) return 0;
   const seconds = (Date.parse(now.at) - Date.parse(before.at)) / 1000;
-  return seconds > 0 ? Math.round((now.audit.orders - before.audit.orders) / seconds) : 0;
+  return seconds > 0 ? Math.max(0, Math.round((now.audit.orders - before.audit.orders) / seconds)) : 0;
 }
 
-// definitions writes rows of a name, a value and whether the value is words rather than a number.
+// definitions writes rows of a name, a value, whether the value is words rather than a number, and what there is to add.
 function definitions(dl, rows) {
-  list(dl, rows.map(([key, value, words], i) => {
-    const row = dl.children[i] ?? h('div', {}, h('dt'), h('dd'));
-    text(row.firstElementChild, t(key));
-    text(row.lastElementChild, value ?? '–');
+  list(dl, rows.map(([key, value, words, more], i) => {
+    const row = dl.children[i] ?? h('div', {}, h('dt'), h('dd'), h('dd', { class: 'small' }));
+    const [name, of, rest] = row.children;
+    text(name, t(key));
+    text(of, value ?? '–');
+    text(rest, more ?? '');
     row.className = words ? 'words' : '';
     return row;
   }));
@@ -189,34 +206,7 @@ function drawLock(now) {
 
 // noLock says why there is no lock that the buyers of the voucher share.
 function noLock() {
-  const policy = vouchers.find((v) => v.id === $('sale').value)?.policy;
-  return policy?.flow === 'admission' ? 'lock.unseen' : 'lock.each';
-}
-
-const svg = (name, attributes) => {
-  const e = document.createElementNS('http://www.w3.org/2000/svg', name);
-  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
-  return e;
-};
-
-// drawChart draws the orders that were counted, over the time of the looks, and the initial stock.
-function drawChart() {
-  const points = seen.filter((s) => s.audit);
-  const parts = [];
-  let says = '';
-  if (points.length > 1) {
-    const [from, to] = [Date.parse(points[0].at), Date.parse(points.at(-1).at)];
-    const stock = points.at(-1).audit.initial_stock;
-    const top = 1.08 * Math.max(stock, ...points.map((p) => p.audit.orders));
-    const y = (n) => (156 - 150 * n / top).toFixed(1);
-    const x = (p) => (600 * (Date.parse(p.at) - from) / Math.max(1, to - from)).toFixed(1);
-    parts.push(svg('line', { x1: 0, x2: 600, y1: y(stock), y2: y(stock), class: 'limit' }));
-    parts.push(svg('polyline', { points: points.map((p) => `${x(p)},${y(p.audit.orders)}`).join(' '), class: 'orders' }));
-    says = t('watch.chart.text', { seconds: number(Math.round((to - from) / 1000)), orders: number(points.at(-1).audit.orders), stock: number(stock) });
-  }
-  $('chart').replaceChildren(...parts);
-  $('chart').setAttribute('aria-label', says || t('watch.waiting'));
-  text($('chart-text'), says);
+  return voucher()?.policy.flow === 'admission' ? 'lock.unseen' : 'lock.each';
 }
 
 // ---- rush
@@ -225,15 +215,12 @@ function setupRush() {
   $('rush').addEventListener('submit', async (e) => {
     e.preventDefault();
     $('rush-go').disabled = true;
-    text($('rush-outcome'), t('rush.running'));
-    $('rush-outcome').className = 'outcome waiting';
+    tell('rush-outcome', () => t('rush.running'), 'waiting');
     try {
       const r = await api.call('POST', `/api/v1/vouchers/${$('sale').value}/rush`, { body: { buyers: Number($('buyers').value) }, wait: 60000 });
-      text($('rush-outcome'), t('rush.done', { sent: number(r.sent), seconds: number(r.took_ms / 1000) }));
-      $('rush-outcome').className = 'outcome plain';
+      tell('rush-outcome', () => t('rush.done', { sent: number(r.sent), seconds: number(r.took_ms / 1000) }), 'plain');
     } catch (error) {
-      text($('rush-outcome'), failed(error));
-      $('rush-outcome').className = 'outcome bad';
+      tell('rush-outcome', failed(error), 'bad');
     }
     $('rush-go').disabled = false;
   });
@@ -250,11 +237,36 @@ function drawInvitation() {
   text($('invite-help'), t(local ? 'invite.local' : 'invite.room'));
 }
 
+// ---- for a projector
+
+// project shows one thing alone: 'sale', 'invite', or '' for the whole page again.
+function project(what) {
+  document.body.dataset.projector = what;
+  show($('projector-end'), what !== '');
+  if (!what && document.fullscreenElement) document.exitFullscreen();
+  draw();
+}
+
+function setupProjector() {
+  for (const button of document.querySelectorAll('[data-project]')) {
+    button.addEventListener('click', async () => {
+      await document.documentElement.requestFullscreen?.().catch(() => {}); // the whole window will do
+      project(button.dataset.project);
+    });
+  }
+  $('projector-end').addEventListener('click', () => project(''));
+  addEventListener('keydown', (e) => e.key === 'Escape' && project(''));
+  document.addEventListener('fullscreenchange', () => document.fullscreenElement || project(''));
+  addEventListener('resize', draw);
+}
+
 // ---- start
 
 setup('console.title');
-steer.setup(headers, failed, () => load());
+steer.setup(headers, failed, () => load(), offer.copy);
+sold.setup(headers, failed);
 offer.setup(headers, load, failed);
+setupProjector();
 onLanguage(draw);
 onLanguage(drawInvitation);
 $('sale').addEventListener('input', watch);

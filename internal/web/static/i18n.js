@@ -1,6 +1,6 @@
 // Texts, numbers and times in the visitor's language.
 
-import { $, h } from './dom.js';
+import { $, h, text } from './dom.js';
 import { browser } from './store.js';
 import { setup as setupTaps } from './tap.js';
 
@@ -85,6 +85,15 @@ export function onLanguage(f) {
   f();
 }
 
+const told = new Map();
+
+// tell writes what has become of something, now and again in each language that is chosen. The tone is a class.
+export function tell(id, words, tone) {
+  told.set(id, words);
+  text($(id), words());
+  $(id).className = `outcome ${tone}`;
+}
+
 // setup translates what the page itself says, and makes the buttons that change the language.
 export function setup(titleKey) {
   if (!('showModal' in HTMLDialogElement.prototype)) throw new Error('this browser is too old'); // the page says so
@@ -104,6 +113,7 @@ export function setup(titleKey) {
     for (const e of document.querySelectorAll('[data-t]')) e.textContent = t(e.dataset.t);
     for (const e of document.querySelectorAll('[data-t-label]')) e.setAttribute('aria-label', t(e.dataset.tLabel));
     $('languages').setAttribute('aria-label', t('language'));
+    for (const [id, words] of told) text($(id), words());
     for (const b of buttons) b.setAttribute('aria-pressed', String(b.lang === language));
   });
 }

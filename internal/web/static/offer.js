@@ -3,11 +3,12 @@
 import * as api from './api.js';
 import * as clock from './clock.js';
 import { $, h, list, show, text } from './dom.js';
-import { onLanguage, t } from './i18n.js';
-import { defaults, fields, here, numbers, policyOf, presets, unsafe } from './policy.js';
+import { has, onLanguage, t, tell } from './i18n.js';
+import { brief, fields, formOf, here, numbers, policyOf, presets, unsafe } from './policy.js';
 
 const inputs = {}; // by the field's name
 const helps = {};
+let policy; // that is sent; a copied one may say more than the form
 
 // values is what the form says about the policy.
 function values() {
@@ -23,7 +24,10 @@ function build() {
     helps[name] = h('small', { id: `help-${name}` });
     input.setAttribute('aria-describedby', helps[name].id);
     $('policy').append(h('label', { class: 'field', for: input.id }, h('span', { 'data-field': name }), input, helps[name]));
-    input.addEventListener('input', draw);
+    input.addEventListener('input', () => {
+      policy = policyOf(values());
+      draw();
+    });
   };
   for (const [name, options] of Object.entries(fields)) {
     add(name, h('select', {}, ...options.map((o) => h('option', { value: o, disabled: name === 'lock' && !here(o) }, o))));
@@ -33,13 +37,22 @@ function build() {
       }
     }
   }
-  $('preset').append(...Object.keys(presets).map((p) => h('option', { value: p })));
-  $('preset').addEventListener('input', preset);
+  for (const name of Object.keys(presets)) {
+    const radio = h('input', { type: 'radio', name: 'preset', value: name, oninput: () => choose(presets[name]) });
+    $('presets').append(h('label', { class: 'preset' }, radio, h('b'), h('small'), h('span')));
+  }
 }
 
-function preset() {
-  for (const [name, value] of Object.entries({ ...defaults, ...presets[$('preset').value] })) inputs[name].value = value;
-  if (!$('title').value) $('title').value = t('offer.name'); // the buyers read it: it tells nothing of the policy
+// choose takes over a policy.
+function choose(chosen) {
+  policy = brief(chosen);
+  const form = formOf(policy);
+  for (const [name, input] of Object.entries(inputs)) {
+    input.value = form[name];
+    if (input.value === String(form[name])) continue;
+    input.append(h('option', { value: form[name] }, form[name])); // a fault that the form does not offer
+    input.value = form[name];
+  }
   draw();
 }
 
@@ -48,12 +61,23 @@ function draw() {
   const form = values();
   for (const [name, input] of Object.entries(inputs)) {
     const row = input.parentElement;
+    const help = name in numbers ? `policy.${name}.help` : `policy.${name}.${input.value}`;
     text(row.firstElementChild, t(`policy.${name}`));
-    text(helps[name], name in numbers ? t(`policy.${name}.help`) : t(`policy.${name}.${input.value}`));
+    text(helps[name], has(help) ? t(help) : '');
     show(row, name === 'flow' || form.flow === 'locked' && (name !== 'pause_ms' || form.fault !== 'none'));
   }
-  for (const option of $('preset').options) text(option, t(`preset.${option.value}`));
-  const policy = policyOf(form);
+  const told = JSON.stringify(policy);
+  for (const card of $('presets').querySelectorAll('label')) {
+    const [radio, title, help, safety] = card.children;
+    const of = presets[radio.value];
+    const safe = unsafe(of).length === 0;
+    radio.checked = JSON.stringify(of) === told;
+    card.classList.toggle('chosen', radio.checked);
+    text(title, t(`preset.${radio.value}`));
+    text(help, t(`preset.${radio.value}.help`));
+    text(safety, t(safe ? 'preset.safe' : 'preset.unsafe'));
+    safety.className = `chip ${safe ? 'good' : 'bad'}`;
+  }
   text($('json'), JSON.stringify(policy, null, 1));
   const found = unsafe(policy);
   const lines = found.map((what) => h('p', { class: 'warning bad' }, t(`unsafe.${what}`)));
@@ -62,10 +86,25 @@ function draw() {
   if (lines.map((l) => l.textContent).join() !== $('warnings').textContent) list($('warnings'), lines);
 }
 
+// copy fills the form with what a voucher was put on sale with.
+export function copy(v) {
+  $('title').value = v.title;
+  $('stock').value = v.initial_stock;
+  $('price').value = v.price_cents / 100;
+  $('value').value = v.value_cents / 100;
+  $('lasts').value = Math.max(1, Math.round((Date.parse(v.end_at) - Date.parse(v.begin_at)) / 60000));
+  $('paywithin').value = v.pay_within_s;
+  choose(v.policy);
+  tell('offer-outcome', () => '', '');
+  $('title').scrollIntoView({ block: 'center' });
+  $('title').focus();
+}
+
 // setup builds the form. sold is called with the voucher that was put on sale.
 export function setup(headers, sold, failed) {
   build();
-  preset();
+  $('title').value = t('offer.name'); // the buyers read it: it tells nothing of the policy
+  choose(presets.admission);
   onLanguage(draw);
   $('offer').addEventListener('submit', async (e) => {
     e.preventDefault();
@@ -75,16 +114,15 @@ export function setup(headers, sold, failed) {
     const iso = (ms) => new Date(ms).toISOString();
     try {
       const voucher = await api.call('POST', '/api/v1/vouchers', { headers: headers(), body: {
-        title: $('title').value, stock: Number($('stock').value), price_cents: Math.round(100 * Number($('price').value)),
-        begin_at: iso(begin), end_at: iso(begin + 60000 * Number($('lasts').value)), policy: policyOf(values()),
+        title: $('title').value, stock: Number($('stock').value),
+        price_cents: Math.round(100 * Number($('price').value)), value_cents: Math.round(100 * Number($('value').value)),
+        begin_at: iso(begin), end_at: iso(begin + 60000 * Number($('lasts').value)), policy,
         pay_within_s: Number($('paywithin').value),
       } });
-      text($('offer-outcome'), t('offer.done', { title: voucher.title }));
-      $('offer-outcome').className = 'outcome good';
+      tell('offer-outcome', () => t('offer.done', { title: voucher.title }), 'good');
       sold(voucher);
     } catch (error) {
-      text($('offer-outcome'), failed(error));
-      $('offer-outcome').className = 'outcome bad';
+      tell('offer-outcome', failed(error), 'bad');
     }
   });
 }

@@ -21,11 +21,12 @@ export const defaults = {
 };
 
 // Policies to begin with: two that are safe, and two that visibly are not.
+const preset = (changes) => policyOf({ ...defaults, ...changes });
 export const presets = {
-  admission: { flow: 'admission' },
-  locked: { scope: 'voucher', lock_wait_ms: 5000 },
-  oversell: { lock: 'none', scope: 'voucher', stock: 'unguarded', fault: 'critical-section', pause_ms: 1000 },
-  naive: { lock: 'naive', scope: 'voucher', stock: 'unguarded', lock_ttl_ms: 200, lock_wait_ms: 10000, fault: 'critical-section', pause_ms: 300 },
+  admission: preset({ flow: 'admission' }),
+  locked: preset({ scope: 'voucher', lock_wait_ms: 5000 }),
+  oversell: preset({ lock: 'none', scope: 'voucher', stock: 'unguarded', fault: 'critical-section', pause_ms: 1000 }),
+  naive: preset({ lock: 'naive', scope: 'voucher', stock: 'unguarded', lock_ttl_ms: 200, lock_wait_ms: 10000, fault: 'critical-section', pause_ms: 300 }),
 };
 
 // policyOf makes the API's policy of what the form says.
@@ -41,6 +42,19 @@ export function policyOf(form) {
 
 // With these the database alone sells every unit once.
 const needNoLock = ['conditional', 'rows', 'units', 'grouped'];
+
+// formOf is what the form says about the API's policy, as far as it can say it.
+export function formOf(policy) {
+  const [fault] = policy.faults ?? [];
+  return { ...defaults, ...policy, unique: String(policy.unique ?? true), fault: fault?.point ?? 'none', pause_ms: fault?.pause_ms ?? defaults.pause_ms };
+}
+
+// brief returns the policy as the form puts it, or as it is if it says more than the form can.
+export function brief(policy) {
+  const of = policyOf(formOf(policy));
+  const all = Object.keys(policy).every((key) => key in defaults || key === 'faults') && JSON.stringify(policy.faults) === JSON.stringify(of.faults);
+  return all ? of : policy;
+}
 
 // unsafe returns the names of what is not safe about a policy.
 export function unsafe(policy) {

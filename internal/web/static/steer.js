@@ -1,9 +1,9 @@
-// Steering a sale: pause it, add units, move its end or delete it, and see who did what before.
+// Steering a sale: pause it, add units, move its end, copy or delete it, and see who did what before.
 
 import * as api from './api.js';
 import * as clock from './clock.js';
 import { $, h, list, text } from './dom.js';
-import { moment, number, onLanguage, t } from './i18n.js';
+import { moment, number, onLanguage, t, tell } from './i18n.js';
 
 let chosen = '';
 let voucher = null;
@@ -22,14 +22,9 @@ export async function choose(id) {
     const [v, c] = await Promise.all([api.call('GET', path()), api.call('GET', `${path()}/changes?limit=5`, { headers: headers() })]);
     if (id === chosen) [voucher, changes] = [v, c.changes];
   } catch (error) {
-    if (id === chosen) says(failed(error), 'bad');
+    if (id === chosen) tell('steer-outcome', failed(error), 'bad');
   }
   draw();
-}
-
-function says(words, tone) {
-  text($('steer-outcome'), words);
-  $('steer-outcome').className = `outcome ${tone}`;
 }
 
 function draw() {
@@ -48,18 +43,20 @@ function change({ field, from, to }) {
 
 // send changes the voucher as it was seen. Who has been overtaken by somebody else is told so, and sees it as it is.
 async function send(method, body) {
-  const id = chosen;
+  const [id, revision] = [chosen, voucher.revision];
+  voucher = null; // until it is read again nothing can be sent
+  draw();
   try {
-    await api.call(method, path(), { headers: { ...headers(), 'If-Match': `"${voucher.revision}"` }, body });
-    says(t('steer.done'), 'good');
+    await api.call(method, path(), { headers: { ...headers(), 'If-Match': `"${revision}"` }, body });
+    tell('steer-outcome', () => t('steer.done'), 'good');
     if (method === 'DELETE') return gone();
   } catch (error) {
-    says(failed(error), 'bad');
+    tell('steer-outcome', failed(error), 'bad');
   }
   return choose(id);
 }
 
-export function setup(auth, words, deleted) {
+export function setup(auth, words, deleted, copy) {
   [headers, failed, gone] = [auth, words, deleted];
   onLanguage(draw);
   $('steer').addEventListener('submit', (e) => {
@@ -68,5 +65,6 @@ export function setup(auth, words, deleted) {
   });
   $('steer-pause').addEventListener('click', () => send('PATCH', { paused: !voucher.paused }));
   $('steer-end-go').addEventListener('click', () => send('PATCH', { end_at: new Date(clock.now() + 60000 * Number($('steer-end').value)).toISOString() }));
+  $('steer-copy').addEventListener('click', () => copy(voucher));
   $('steer-delete').addEventListener('click', () => send('DELETE'));
 }

@@ -1,0 +1,106 @@
+package pages
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
+	"seckill/test/harness"
+)
+
+// consoleDrives: a teacher puts a voucher on sale that is to be paid, refunds a buyer, refills, pauses and copies it, and
+// shows the verdict and the address on a projector.
+func consoleDrives(b context.Context, t *testing.T) {
+	s := harness.StartInProcess(t, nil, nil)
+	url := s.URLOfBanner(t)
+	v := visit(b, t, url+"/console", "en")
+	v.until("the first voucher is watched", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
+	v.do(`document.querySelector('#presets [value=oversell]').click(); document.getElementById('title').value = 'Dinner';
+		document.getElementById('paywithin').value = '600'; document.getElementById('stock').value = '7'; document.getElementById('lasts').value = '45';
+		document.querySelector('#offer .go').click()`)
+	v.until("it is watched", `document.querySelector('#sale option:checked')?.textContent === 'Dinner' && document.getElementById('figures').textContent.startsWith('Orders0of 7')`)
+	const buyer = "4711"
+	paid := v.buys(url, buyer)
+
+	v.do(`document.querySelector('#sold summary').click()`)
+	v.until("the order is listed with its buyer", `document.getElementById('sold-list').textContent.includes('PaidBuyer `+buyer+`')`)
+	v.do(`document.querySelector('#sold-list button').click()`)
+	v.until("it is asked", `document.getElementById('sure').open && document.getElementById('sure-text').textContent === 'Buyer `+buyer+` gets €80 back, and the unit goes back on sale.'`)
+	fail.Unequal(t, v.says(`document.activeElement.value`), "no", "the answer that the keyboard gives at once")
+	v.do(`document.querySelector('#sure [value=yes]').click()`)
+	v.until("the money goes back", `document.getElementById('sold-outcome').textContent.includes('goes back to buyer') && document.querySelector('#sold-list button').hidden`)
+	v.do(`document.querySelector('#languages [lang=zh]').click()`)
+	v.until("it is said in the language that is chosen", `document.getElementById('sold-outcome').textContent.includes('正在向买家')`)
+	v.do(`document.querySelector('#languages [lang=en]').click()`)
+	v.until("it has gone back", `document.getElementById('sold-again').click() || document.getElementById('sold-list').textContent.includes('Refunded')`)
+	if _, body := harness.Call(t, http.MethodGet, paid, http.Header{"X-User-Id": {buyer}}, ""); !strings.Contains(body, `"status":"refunded"`) {
+		t.Errorf("the order: %s", body)
+	}
+
+	v.do(`document.getElementById('steer-add').value = '3'; document.getElementById('steer-add-go').click()`)
+	v.until("the refill has a mark", `[...document.querySelectorAll('#chart .mark-name')].some((m) => m.textContent === '3 units added')`)
+	v.until("what comes next can be sent", `!document.getElementById('steer-pause').disabled`)
+	v.do(`document.getElementById('steer-pause').click()`)
+	v.until("the pause has a mark", `document.getElementById('chart-text').textContent.includes('Paused, ')`)
+
+	v.until("it can be copied", `!document.getElementById('steer-copy').disabled`)
+	v.do(`document.getElementById('steer-copy').click()`)
+	fail.Unequal(t, v.says(`['title', 'stock', 'price', 'value', 'lasts', 'paywithin'].map((id) => document.getElementById(id).value) + document.querySelector('.preset.chosen input').value`),
+		"Dinner,10,80,100,45,600oversell", "the form has")
+	v.do(`document.getElementById('title').value = 'Supper'; document.querySelector('#offer .go').click()`)
+	v.until("the copy is watched", `document.querySelector('#sale option:checked')?.textContent === 'Supper' && document.getElementById('policy-of').textContent.includes('stock unguarded')`)
+
+	v.projects(t)
+	v.untroubled(url)
+}
+
+// buys has somebody order the voucher that the console watches, and pay it. It returns the order's address.
+func (v *visitor) buys(url, buyer string) (order string) {
+	v.t.Helper()
+	who := http.Header{"X-User-Id": {buyer}}
+	call := func(path, what string) string {
+		status, body := harness.Call(v.t, http.MethodPost, url+path, who, "")
+		found := regexp.MustCompile(`"` + what + `":"([^"]+)"`).FindStringSubmatch(body)
+		if status != http.StatusCreated || found == nil {
+			v.t.Fatalf("%s: %d %s", path, status, body)
+		}
+		return found[1]
+	}
+	id := call("/api/v1/vouchers/"+v.says(`document.getElementById('sale').value`)+"/orders", "order_id")
+	provider := v.another(call("/api/v1/orders/"+id+"/payment", "pay_url"))
+	provider.until("the provider's page", `document.querySelector('[value=pay]') !== null`)
+	provider.do(`document.querySelector('[value=pay]').click()`)
+	provider.arrives("it is paid", `document.querySelector('[role=status]') !== null`)
+	return url + "/api/v1/orders/" + id
+}
+
+// projects shows the verdict and the address alone, in every window, and comes back.
+func (v *visitor) projects(t *testing.T) {
+	t.Helper()
+	for what, seen := range map[string][2]string{"sale": {"#verdict", "#qr"}, "invite": {"#qr", "#verdict"}} {
+		v.do(fmt.Sprintf(`document.querySelector('[data-project=%s]').focus()`, what))
+		v.press("\r") // a script may not fill the screen
+		v.until("the screen is filled", fmt.Sprintf(`document.fullscreenElement !== null && document.body.dataset.projector === %q`, what))
+		for width, height := range map[int64]int64{390: 844, 1280: 720, 1920: 1080} {
+			fail.NowIf(t, browser.Window(v.tab, width, height, "dark"))
+			v.until("it alone is seen, and all of it", fmt.Sprintf(`(() => { const r = document.querySelector(%q).getBoundingClientRect();
+				return r.top >= 0 && r.bottom <= innerHeight && r.width > innerWidth / 3 && document.querySelector(%q).offsetParent === null
+					&& document.getElementById('offer').offsetParent === null; })()`, seen[0], seen[1]))
+			if dir := os.Getenv("PAGE_SHOTS"); dir != "" {
+				fail.NowIf(t, browser.Shoot(v.tab, dir, fmt.Sprintf("projector-%s-%d", what, width)))
+			}
+		}
+		found, err := browser.Inaccessible(v.tab)
+		if err != nil || len(found) > 0 {
+			t.Errorf("the projector: %q, %v", found, err)
+		}
+		v.press("\x1b")
+		v.until("the whole page is back", `document.getElementById('offer').offsetParent !== null && document.getElementById('projector-end').hidden`)
+	}
+}
