@@ -201,7 +201,8 @@ func exploreLocks(ctx context.Context, args []string, stdout, stderr io.Writer) 
 
 // exploreOwn builds a lock in Go, as lab judge does, and lets its program explore it.
 func exploreOwn(ctx context.Context, req exploreRequest, p *progress, stdout io.Writer) error {
-	command, remove, err := build(ctx, req.locks[0], p)
+	p.say("building " + req.locks[0])
+	command, remove, err := lockjudge.Build(ctx, req.locks[0])
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,24 +15,28 @@ import (
 	"time"
 
 	"seckill/internal/lab/explore"
-	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/lockjudge/template"
 	"seckill/internal/lab/report"
 	"seckill/internal/lab/testbed"
+	"seckill/internal/lock/locktest"
 )
 
 func judgeHelp(w io.Writer) {
-	fmt.Fprint(w, `lab judge says which behaviours of a lock break, the gravest first, each with
-what happened just before. It does not ask what the lock promises. First it
-tries the schedules of a lock in Go in virtual time, as lab explore does, for
-20 s at most. At last it sells a voucher under the lock twice, once with a buyer
-who takes longer than the lease, and draws it.
+	fmt.Fprint(w, `lab judge says whether a lock holds what it promises, and which behaviours
+break, the gravest first, each with what happened just before, and what has
+changed since the last time. A lock may say which behaviours it leaves out; it
+promises the others, except comforts, which a lock can do without, as re-entry.
+First it tries the schedules of a lock in Go in virtual time, as lab explore
+does, for 20 s at most. At last it sells a voucher under the lock twice, once
+with a buyer who takes longer than the lease, and draws it.
 
 usage: lab judge [flags] FOLDER          a lock in Go, as lab new-lock writes it
        lab judge [flags] -- COMMAND ...  a lock in another language
 
+  --goal NAME    this behaviour alone decides, as releases-atomically. No
+                 schedules are tried, and nothing is sold: it takes 10 s
   --json         one object on standard output, nothing else
   --report DIR   write DIR/index.html, one file that needs no other
 
@@ -42,11 +46,8 @@ to its standard output, one JSON object per line: internal/lab/lockjudge/wire
 has the protocol, examples/locks has locks that speak it. The server is a
 redis-server, or one inside this process where none is installed.
 
-A comfort is what a lock can do without, as re-entry.
-
-Exit code: 0 when nothing broke or only comforts are missing, 1 when another
-behaviour or one of the two sales broke, or the lock could not be judged, 2 for
-wrong usage.
+Exit code: 0 when the lock holds what it promises, or the goal is reached, 1
+when not, or when the lock could not be judged, 2 for wrong usage.
 `)
 }
 
@@ -84,24 +85,22 @@ func judge(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	command := req.command
 	if command == nil {
 		var remove func()
-		if command, remove, err = build(ctx, req.folder, p); err != nil {
+		p.say("building " + req.folder)
+		if command, remove, err = lockjudge.Build(ctx, req.folder); err != nil {
 			return err
 		}
 		defer remove()
 	}
-	var judged judgedLock
-	var explored *explore.Result
-	if req.command == nil {
-		if explored, err = exploreFirst(ctx, req.name, command, p); err != nil {
-			return err
-		}
+	judged := judgedLock{Judgement: lockjudge.Judgement{Name: req.name, Goal: req.goal}}
+	if req.command == nil && req.goal == "" {
+		judged.explored = exploreFirst(ctx, req.name, command, p)
 	}
-	_, err = env.WithRig(ctx, "judge", nil, func(r *testbed.Rig) { judged = judgeLock(r, command, p) })
-	judged.explored = explored
+	_, err = env.WithRig(ctx, "judge", nil, func(r *testbed.Rig) { judged.judge(r, command, p) })
 	p.clear()
 	if err = errors.Join(err, judged.err); err != nil {
 		return err
 	}
+	judged.remember(req)
 	return judged.print(req, stdout, stderr)
 }
 
@@ -112,6 +111,7 @@ type judgeRequest struct {
 	command []string // of another one
 	json    bool
 	report  string
+	goal    locktest.Behaviour // "": all that it promises
 }
 
 func parseJudge(args []string) (judgeRequest, error) {
@@ -119,6 +119,12 @@ func parseJudge(args []string) (judgeRequest, error) {
 	flags := newFlags("judge")
 	flags.BoolVar(&req.json, "json", false, "")
 	flags.StringVar(&req.report, "report", "", "")
+	flags.Func("goal", "", func(name string) error {
+		if req.goal = locktest.Behaviour(name); !lockjudge.IsBehaviour(req.goal) {
+			return errors.New("no behaviour is called that; lab judge names them")
+		}
+		return nil
+	})
 	own := args
 	dash := slices.Index(args, "--")
 	if dash >= 0 {
@@ -150,101 +156,111 @@ func parseJudge(args []string) (judgeRequest, error) {
 	return req, nil
 }
 
+// exploreLimit is how long a lock's schedules are tried.
+const exploreLimit = 20 * time.Second
+
 // exploreFirst tries a lock's schedules in virtual time, for a while: those in which messages or work are late, and a lease
-// ends.
-func exploreFirst(ctx context.Context, name string, command []string, p *progress) (*explore.Result, error) {
+// ends. A program that cannot do that is judged all the same.
+func exploreFirst(ctx context.Context, name string, command []string, p *progress) *explore.Result {
 	p.say("trying its schedules in virtual time")
 	var budget explore.Budget
 	budget[explore.Preemption], budget[explore.Expiry] = 2, 1
+	ctx, cancel := context.WithTimeout(ctx, 2*exploreLimit)
+	defer cancel()
 	found, err := lockjudge.Explore(ctx, command, lockjudge.Exploration{
-		Name: name, Buyers: 2, Budget: budget, Most: budget.Total(), For: 20 * time.Second,
+		Name: name, Buyers: 2, Budget: budget, Most: budget.Total(), For: exploreLimit,
 	})
-	return &found.Result, err
+	if err != nil {
+		reason, _, _ := strings.Cut(err.Error(), "\n")
+		p.say("its schedules were not tried: " + reason)
+		return nil
+	}
+	return &found.Result
 }
 
 // judgedLock is what came of a lock.
 type judgedLock struct {
-	explored   *explore.Result // nil: its program cannot do that
-	engine     string
-	took       time.Duration // of the behaviours
-	total      time.Duration // with the sales
-	behaviours []lockjudge.Judged
-	sales      []finding.Result
-	err        error
+	lockjudge.Judgement
+	explored *explore.Result // nil: its program cannot do that, or was not asked
+	total    time.Duration   // with the sales
+	err      error
 }
 
-// judgeLock tries the behaviours of a lock, and then sells under it.
-func judgeLock(r *testbed.Rig, command []string, p *progress) (j judgedLock) {
+// judge tries the behaviours of a lock, and then sells under it, unless one behaviour decides.
+func (j *judgedLock) judge(r *testbed.Rig, command []string, p *progress) {
 	addr := r.OwnRedis().Addr() // a redis-server, or, where none is installed, the laboratory's own
-	j.engine = r.Engine().Redis
+	j.Engine = r.Engine().Redis
 	began := time.Now()
 	p.say("trying the behaviours")
-	j.behaviours, j.err = lockjudge.Judge(r.Context(), lockjudge.Options{
+	j.Results, j.err = lockjudge.Judge(r.Context(), lockjudge.Options{
 		Command: command, Redis: addr,
 		Progress: func(done, of int) { p.note(fmt.Sprintf("%d of %d behaviours", done, of)) },
 	})
-	j.took = time.Since(began)
-	if j.err == nil {
-		j.sales, j.err = lockjudge.Sell(r, lockjudge.SaleOptions{Command: command, Redis: addr, Progress: p.say})
+	j.Took = time.Since(began)
+	if j.err == nil && j.Goal == "" {
+		j.Sales, j.err = lockjudge.Sell(r, lockjudge.SaleOptions{Command: command, Redis: addr, Progress: p.say})
 	}
 	j.total = time.Since(began)
-	return j
+}
+
+// remember compares the judgement with the last one of the same lock, and keeps it for the next time. It is only a help:
+// where nothing can be kept, nothing is compared.
+func (j *judgedLock) remember(req judgeRequest) {
+	what := strings.Join(req.command, "\x00")
+	if req.command == nil {
+		what, _ = filepath.Abs(req.folder)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return
+	}
+	sum := sha256.Sum256([]byte(what))
+	path := filepath.Join(cache, "seckill", "judged", fmt.Sprintf("%x.json", sum[:8]))
+	var before map[locktest.Behaviour]string
+	if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &before) == nil {
+		j.Compare(before)
+	}
+	data, err := json.Marshal(j.State())
+	if err == nil && os.MkdirAll(filepath.Dir(path), 0o700) == nil {
+		_ = os.WriteFile(path, data, 0o600)
+	}
 }
 
 // print prints the judgement. What broke is its error.
 func (j *judgedLock) print(req judgeRequest, stdout, stderr io.Writer) error {
-	document := lockjudge.NewDocument(req.name, j.engine, j.total, j.behaviours, j.sales)
+	document := lockjudge.NewDocument(&j.Judgement, j.total)
 	document.Explored = j.explored
 	var err error
 	if req.json {
 		err = json.NewEncoder(stdout).Encode(document)
 	} else {
-		err = j.printText(req, stdout)
+		err = j.printText(stdout)
 	}
 	if req.report != "" && err == nil {
 		if err = report.WritePage(req.report, document.Page); err == nil {
 			_, err = fmt.Fprintf(stderr, "report: %s\n", filepath.Join(req.report, report.File))
 		}
 	}
-	return errors.Join(err, lockjudge.Verdict(j.behaviours, j.sales))
+	return errors.Join(err, j.Err())
 }
 
-func (j *judgedLock) printText(req judgeRequest, stdout io.Writer) error {
+func (j *judgedLock) printText(stdout io.Writer) error {
 	if j.explored != nil {
 		printFound(stdout, *j.explored)
 		fmt.Fprintln(stdout)
 	}
-	if err := lockjudge.Report(stdout, req.name, j.engine, j.took, j.behaviours); err != nil {
+	if err := j.Report(stdout); err != nil {
 		return err
 	}
-	if err := lockjudge.ReportSales(stdout, j.sales); err != nil {
+	if err := lockjudge.ReportSales(stdout, j.Sales); err != nil {
 		return err
 	}
-	shown := lockjudge.Shown(j.sales)
+	shown := lockjudge.Shown(j.Sales)
 	if shown == nil || shown.Witness == nil {
 		return nil
 	}
 	fmt.Fprintln(stdout)
 	return report.Lanes(stdout, *shown.Witness, width(stdout), colour(stdout), i18n.English)
-}
-
-// build builds a package, and returns the command that starts it, and what removes it.
-func build(ctx context.Context, pkg string, p *progress) (command []string, remove func(), err error) {
-	folder, err := os.MkdirTemp("", "lab-lock-")
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err := os.Stat(pkg); err == nil && info.IsDir() && !filepath.IsAbs(pkg) {
-		pkg = "./" + filepath.Clean(pkg)
-	}
-	p.say("building " + pkg)
-	program := filepath.Join(folder, "lock")
-	//nolint:gosec // the package that was asked for
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", program, pkg).CombinedOutput()
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("build %s: %w\n%s", pkg, err, out), os.RemoveAll(folder))
-	}
-	return []string{program}, func() { _ = os.RemoveAll(folder) }, nil
 }
 
 // lockName are names that are a Go package, a folder and a part of a key.
@@ -267,10 +283,14 @@ func newLock(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if err := os.Mkdir(name, 0o750); err != nil {
 		return err
 	}
-	path := filepath.Join(name, "main.go")
-	if err := os.WriteFile(path, []byte(template.Source(name)), 0o600); err != nil {
+	flawed, err := template.Find(template.Default)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(stdout, "wrote %s, a lock with one mistake. Find it:\n\n  go run ./cmd/lab judge ./%s\n", path, name)
+	path := filepath.Join(name, "main.go")
+	if err := os.WriteFile(path, []byte(flawed.Source(name)), 0o600); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "wrote %s, a lock with one mistake. Find it:\n\n  go run ./cmd/lab judge ./%s\n", path, name)
 	return err
 }

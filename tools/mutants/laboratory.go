@@ -9,6 +9,7 @@ func inLaboratory() []mutant {
 	return []mutant{
 		{"a release of another's lock is not seen", "internal/lab/judge/exclusion.go",
 			"c.Releasing.At >= v.At || !c.ownAt(v.At)", "c.Releasing.At >= v.At && !c.ownAt(v.At)", judge},
+		{"what a lock leaves out decides against it", "internal/lab/lockjudge/judge.go", "j.Grade < Comfort && !j.LeftOut", "j.Grade < Comfort", "./internal/lab/lockjudge"},
 		{"two holders at a time are not seen", "internal/lab/judge/exclusion.go", "before.End > g.At {", "before.End > g.End {", judge},
 		{"a key that stays for ever is not seen", "internal/lab/judge/store.go", "k.Expires != Never &&", "k.Expires == Never &&", judge},
 		{"a stale write that the fence let pass is not seen", "internal/lab/judge/exclusion.go",

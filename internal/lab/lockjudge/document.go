@@ -14,7 +14,9 @@ type Document struct {
 	DurationMS int64  `json:"duration_ms"`
 	// Explored is what the explorer has found before, of a lock in Go.
 	Explored   *explore.Result  `json:"explored,omitempty"`
-	Broken     int              `json:"broken"` // behaviours that break, comforts not counted
+	Headline   string           `json:"headline"`
+	Since      []string         `json:"since,omitempty"` // what has changed since the last time
+	Broken     int              `json:"broken"`          // behaviours that break, without comforts and what the lock leaves out
 	Behaviours []Behaviour      `json:"behaviours"`
 	Sales      []finding.Result `json:"sales"`
 }
@@ -27,6 +29,7 @@ type Behaviour struct {
 	Held    bool   `json:"held"`
 	Seen    string `json:"seen,omitempty"`    // of one that breaks
 	Untried string `json:"untried,omitempty"` // why it was not tried
+	LeftOut bool   `json:"left_out,omitempty"`
 	History []Step `json:"history,omitempty"`
 }
 
@@ -37,18 +40,21 @@ type Step struct {
 	What string  `json:"what"`
 }
 
-// NewDocument joins the results.
-func NewDocument(name, engine string, took time.Duration, results []Judged, sales []finding.Result) Document {
-	d := Document{Lock: name, Engine: engine, DurationMS: took.Milliseconds(), Behaviours: []Behaviour{}, Sales: sales}
-	for _, r := range results {
+// NewDocument is a judgement as JSON; took is the time with the sales.
+func NewDocument(j *Judgement, took time.Duration) Document {
+	d := Document{
+		Lock: j.Name, Engine: j.Engine, DurationMS: took.Milliseconds(), Headline: j.Headline(), Since: j.Since,
+		Behaviours: []Behaviour{}, Sales: j.Sales,
+	}
+	for _, r := range j.Results {
 		b := Behaviour{
-			Name: string(r.Behaviour), Means: r.Behaviour.Description(), Grade: r.Grade.String(),
+			Name: string(r.Behaviour), Means: r.Behaviour.Description(), Grade: r.Grade.String(), LeftOut: r.LeftOut,
 			Held: r.Untried == "" && r.Broken == "", Untried: r.Untried,
 		}
 		if r.Untried == "" {
 			b.Seen = r.Broken
 		}
-		if b.Seen != "" && r.Grade < Comfort {
+		if r.Counts() {
 			d.Broken++
 		}
 		for _, e := range r.History {

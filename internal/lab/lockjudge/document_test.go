@@ -28,13 +28,16 @@ func TestReport(t *testing.T) {
 		{Grade: lockjudge.Comfort, Behaviour: locktest.Reenters, Broken: "it waits for itself"},
 	}
 	var out bytes.Buffer
-	fail.If(t, lockjudge.Report(&out, "mylock", "a server", 3*time.Second, results))
-	if err := lockjudge.Verdict(results, nil); !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), "1 behaviours") {
+	j := lockjudge.Judgement{Name: "mylock", Engine: "a server", Took: 3 * time.Second, Results: results}
+	j.Compare(map[locktest.Behaviour]string{locktest.LeaseRunsOut: "breaks", locktest.ToldWhenDeleted: "holds"})
+	fail.If(t, j.Report(&out))
+	if err := j.Err(); !errors.Is(err, lockjudge.ErrBroken) || !strings.Contains(err.Error(), "releases-only-own") {
 		t.Errorf("the verdict is %v", err)
 	}
 	last := -1
 	for _, want := range []string{
-		"mylock: 2 of 3 behaviours break, in 3 s, on a server", "MUTUAL EXCLUSION", "releases-only-own breaks",
+		"mylock breaks what it promises: releases-only-own\n1 of 3 behaviours hold, in 3 s, on a server",
+		"Since the last time: lease-runs-out holds now\n", "MUTUAL EXCLUSION", "releases-only-own breaks",
 		"seen: it was deleted", "process 1  release seat: released", "COMFORT", "reenters breaks", "Held: lease-runs-out",
 		"Not tried: told-when-deleted (no server)",
 	} {
@@ -44,8 +47,31 @@ func TestReport(t *testing.T) {
 		}
 		last = at
 	}
-	fail.If(t, lockjudge.Verdict(results[1:], nil), "a lock that lacks a comfort only")
 	fail.Unequal(t, fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort), "mutual exclusion comfort", "the grades are called")
+}
+
+// What decides is the goal, or what the lock promises: not a comfort, nor what it leaves out, nor a sale that needs that.
+func TestWhatDecides(t *testing.T) {
+	breaks := func(name locktest.Behaviour, g lockjudge.Grade, leftOut bool) lockjudge.Judged {
+		return lockjudge.Judged{Behaviour: name, Grade: g, Broken: "it was seen", LeftOut: leftOut}
+	}
+	comfort, held := breaks(locktest.Reenters, lockjudge.Comfort, false), lockjudge.Judged{Behaviour: locktest.ReleasesAtomically}
+	leftOut, promised := breaks(locktest.SurvivesLongHold, lockjudge.Exclusion, true), breaks(locktest.LeaseRunsOut, lockjudge.Liveness, false)
+	late := finding.Result{ID: lockjudge.SaleOneLate, Title: "one is late", Observed: finding.Breaks}
+	for want, j := range map[string]lockjudge.Judgement{
+		"x holds what it promises":                                 {Results: []lockjudge.Judged{comfort, held, leftOut}, Sales: []finding.Result{late}},
+		"x breaks what it promises: lease-runs-out":                {Results: []lockjudge.Judged{comfort, held, promised}},
+		"x breaks what it promises: the sale in which one is late": {Results: []lockjudge.Judged{held}, Sales: []finding.Result{late}},
+		"x: releases-atomically holds":                             {Results: []lockjudge.Judged{held, promised}, Goal: locktest.ReleasesAtomically, Sales: []finding.Result{late}},
+		"x: survives-long-hold breaks":                             {Results: []lockjudge.Judged{held, leftOut}, Goal: locktest.SurvivesLongHold},
+		"x: renews-only-own was not tried: no watchdog":            {Results: []lockjudge.Judged{{Behaviour: locktest.RenewsOnlyOwn, Untried: "no watchdog\nat all"}}, Goal: locktest.RenewsOnlyOwn},
+	} {
+		j.Name = "x"
+		fail.Unequal(t, j.Headline(), want, "the headline")
+		if decided := j.Err(); (decided == nil) != strings.Contains(want, " holds") || decided != nil && !errors.Is(decided, lockjudge.ErrBroken) {
+			t.Errorf("%s: %v", want, decided)
+		}
+	}
 }
 
 // The document has everything that the terminal shows, and the page has it, too.
@@ -64,7 +90,7 @@ func TestDocument(t *testing.T) {
 			Lanes: []finding.Lane{{Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, To: 9}}}},
 		},
 	}
-	d := lockjudge.NewDocument("mylock", "a server", 3*time.Second, results, []finding.Result{sale})
+	d := lockjudge.NewDocument(&lockjudge.Judgement{Name: "mylock", Engine: "a server", Results: results, Sales: []finding.Result{sale}}, 3*time.Second)
 	data, err := json.Marshal(d)
 	fail.NowIf(t, err)
 	var read struct {
@@ -86,7 +112,7 @@ func TestDocument(t *testing.T) {
 	var page bytes.Buffer
 	fail.NowIf(t, d.Page(&page))
 	fail.Without(t, page.String(),
-		"mylock: 2 of 3 behaviours break", "it was &lt;deleted&gt;", "release seat: released", "lease-runs-out", "told-when-deleted: no server",
+		"mylock breaks what it promises: releases-only-own, the sale in which one is late", "1 of 3 behaviours hold", "it was &lt;deleted&gt;", "release seat: released", "lease-runs-out", "told-when-deleted: no server",
 		"one is late", "23 orders for 20 vouchers.", "<svg",
 	)
 	var out bytes.Buffer

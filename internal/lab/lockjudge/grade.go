@@ -1,6 +1,10 @@
 package lockjudge
 
-import "seckill/internal/lock/locktest"
+import (
+	"slices"
+
+	"seckill/internal/lock/locktest"
+)
 
 // Grade is how grave it is that a behaviour breaks.
 type Grade int
@@ -25,6 +29,13 @@ type graded struct {
 	behaviour locktest.Behaviour
 	// watchdog: it is about renewal, and says nothing about a lock without.
 	watchdog bool
+	// reentry: it is about re-entry, likewise.
+	reentry bool
+}
+
+// IsBehaviour reports whether the judge tries a behaviour.
+func IsBehaviour(name locktest.Behaviour) bool {
+	return slices.ContainsFunc(all(), func(g graded) bool { return g.behaviour == name })
 }
 
 // all are the behaviours of the judge, the gravest first. Those of a Go interface (contexts,
@@ -38,6 +49,7 @@ func all() []graded {
 		{grade: Exclusion, behaviour: locktest.RenewalIsRetried, watchdog: true},
 		{grade: Exclusion, behaviour: locktest.RenewalEndsWithRelease, watchdog: true},
 		{grade: Exclusion, behaviour: locktest.SurvivesLongHold},
+		{grade: Exclusion, behaviour: locktest.InnerDoesNotShorten, reentry: true},
 
 		{grade: Releasing, behaviour: locktest.ReleasesOnce},
 		{grade: Releasing, behaviour: locktest.TellsExpiredFromLost},
@@ -46,6 +58,7 @@ func all() []graded {
 		{grade: Releasing, behaviour: locktest.LeavesNothing},
 
 		{grade: Liveness, behaviour: locktest.FreedAfterDeath},
+		{grade: Liveness, behaviour: locktest.RenewsOnlyOwn, watchdog: true},
 		{grade: Liveness, behaviour: locktest.LeaseRunsOut},
 		{grade: Liveness, behaviour: locktest.KeepsGivenLease},
 		{grade: Liveness, behaviour: locktest.KeepsKeysApart},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ type Options struct {
 	Redis string
 	// Only are the behaviours to try; none: all.
 	Only []locktest.Behaviour
+	// Promised tries only what the lock promises: no comforts, and nothing that it leaves out.
+	Promised bool
 	// Progress is called after each behaviour. It may be nil.
 	Progress func(done, of int)
 }
@@ -39,6 +42,8 @@ type Judged struct {
 	Broken string
 	// Untried is why it could not be tried.
 	Untried string
+	// LeftOut says that the lock does not promise it.
+	LeftOut bool
 	// History are the last events before it broke, at most ten.
 	History []Event
 }
@@ -49,14 +54,26 @@ const judgeLimit = 90 * time.Second
 // watchdog is the lease that the lock is asked to renew.
 const watchdog = 900 * time.Millisecond
 
-// Judge tries all behaviours, and returns them with the gravest first. Whoever wants to know
-// which of them a lock is meant to have is not asked: what breaks is said.
+// Broke reports whether it was seen not to hold.
+func (j Judged) Broke() bool { return j.Untried == "" && j.Broken != "" }
+
+// Counts reports whether it breaks a promise: a comfort is one that no lock has to make.
+func (j Judged) Counts() bool { return j.Broke() && j.Grade < Comfort && !j.LeftOut }
+
+// Judge tries all behaviours, and returns them with the gravest first. A lock says of itself which of them it leaves out;
+// they are tried all the same, and what breaks is said.
 func Judge(ctx context.Context, o Options) ([]Judged, error) {
-	renewed, err := canOpen(ctx, o)
+	opened, err := canOpen(ctx, o)
 	if err != nil {
 		return nil, err
 	}
+	renewed := opened.renewed
 	asked := asked(o.Only)
+	if o.Promised {
+		asked = slices.DeleteFunc(asked, func(g graded) bool {
+			return g.grade == Comfort || slices.Contains(opened.leavesOut, string(g.behaviour))
+		})
+	}
 	parent := ctx
 	ctx, cancel := context.WithTimeout(parent, judgeLimit)
 	defer cancel()
@@ -74,6 +91,7 @@ func Judge(ctx context.Context, o Options) ([]Judged, error) {
 			n := <-databases
 			defer func() { databases <- n }()
 			results[i] = judgeOne(ctx, o, renewed, g, n)
+			results[i].LeftOut = slices.Contains(opened.leavesOut, string(g.behaviour))
 			done.Lock()
 			defer done.Unlock()
 			if finished++; o.Progress != nil {
@@ -101,18 +119,23 @@ func asked(only []locktest.Behaviour) (some []graded) {
 }
 
 // canOpen starts a process once, so that a program that does not work is said as such, and returns
-// the lease that the lock renews. Later processes are not asked for that: to start one of Python or
-// Node takes longer than most trials.
-func canOpen(ctx context.Context, o Options) (renewed time.Duration, err error) {
+// it, ended: it has said what the lock renews and leaves out. Later processes are not asked for that: to start one of
+// Python or Node takes longer than most trials.
+func canOpen(ctx context.Context, o Options) (*program, error) {
 	if len(o.Command) == 0 {
-		return 0, errors.New("lockjudge: there is no command to start the lock with")
+		return nil, errors.New("lockjudge: there is no command to start the lock with")
 	}
 	p, err := start(ctx, o.Command, url(o.Redis, 0), watchdog)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	p.kill()
-	return p.renewed, nil
+	for _, name := range p.leavesOut {
+		if !IsBehaviour(locktest.Behaviour(name)) {
+			return nil, fmt.Errorf("lockjudge: the lock leaves out %q, and no behaviour is called that", name)
+		}
+	}
+	return p, nil
 }
 
 func url(addr string, database int) string { return fmt.Sprintf("redis://%s/%d", addr, database) }
@@ -144,7 +167,9 @@ func judgeOne(ctx context.Context, o Options, renewed time.Duration, g graded, d
 		case err == nil:
 			return Judged{Grade: g.grade, Behaviour: g.behaviour}
 		case !violated:
-			result.Untried = err.Error()
+			if result.Untried = err.Error(); g.reentry && errors.Is(err, lock.ErrNotAcquired) {
+				result.Untried = "the lock has no re-entry"
+			}
 			return result
 		}
 		result.Broken, result.History = what, h.before(at)

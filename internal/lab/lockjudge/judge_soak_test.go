@@ -25,7 +25,8 @@ func TestSoakJudge(t *testing.T) {
 
 func judgedRight(t *testing.T) {
 	redis := testkit.NewRedis(t).Addr()
-	matter := append(safety(), locktest.RenewalIsRetried, locktest.TellsExpiredFromLost, locktest.FreedAfterDeath, locktest.ToldWhenDeleted)
+	matter := append(safety(), locktest.RenewalIsRetried, locktest.TellsExpiredFromLost, locktest.FreedAfterDeath, locktest.ToldWhenDeleted,
+		locktest.RenewsOnlyOwn, locktest.InnerDoesNotShorten, locktest.CancelLeavesNothing)
 	right, of := 0, 0
 	for name, want := range flaws() {
 		found := broken(t, command(t, name), redis, matter...)

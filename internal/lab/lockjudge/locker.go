@@ -53,6 +53,9 @@ func (l *locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 		return nil, err
 	}
 	request := wire.Request{Do: wire.Acquire, Key: key, WaitMS: opts.Wait.Milliseconds(), TTLMS: opts.TTL.Milliseconds()}
+	if at, ends := ctx.Deadline(); ends {
+		request.GiveUpMS = max(1, time.Until(at).Milliseconds())
+	}
 	owner, given := lock.OwnerFrom(ctx)
 	request.Owner = string(owner)
 	what := "acquire " + key

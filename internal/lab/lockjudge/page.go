@@ -45,7 +45,7 @@ type page struct {
 	CSS     template.CSS
 	Seconds int64
 	Tried   int
-	Broken  []shownBehaviour
+	Broken  []shownBehaviour // hides the number
 	Held    []Behaviour
 	Untried []Behaviour
 	Sales   []shownSale

@@ -26,7 +26,9 @@ type program struct {
 	ended chan struct{} // closed when it has ended
 	// renewed is the lease that the lock renews; 0 if it has no watchdog.
 	renewed time.Duration
-	error   tail // of its standard error
+	// leavesOut are the behaviours that the lock does not promise.
+	leavesOut []string
+	error     tail // of its standard error
 
 	mu      sync.Mutex
 	last    int64
@@ -65,7 +67,7 @@ func start(ctx context.Context, command []string, redis string, watchdog time.Du
 		p.kill()
 		return nil, fmt.Errorf("the lock's program does not open: %w\n%s", err, p.error.String())
 	}
-	p.renewed = time.Duration(reply.WatchdogMS) * time.Millisecond
+	p.renewed, p.leavesOut = time.Duration(reply.WatchdogMS)*time.Millisecond, reply.LeavesOut
 	return p, nil
 }
 

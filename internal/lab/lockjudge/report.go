@@ -1,36 +1,35 @@
 package lockjudge
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/load"
 )
 
-// ErrBroken means that something graver than a comfort breaks.
-var ErrBroken = errors.New("the lock breaks")
-
-// Report prints results: what broke with its history, and then what held.
-func Report(w io.Writer, name, engine string, took time.Duration, results []Judged) error {
+// Report prints the judgement: what broke with its history, and then what held.
+func (j *Judgement) Report(w io.Writer) error {
 	var text strings.Builder
-	var held, untried []string
-	broken := 0
+	var held, untried, leftOut, others []string
 	heading := Grade(-1)
-	for _, r := range results {
+	for _, r := range j.Results {
 		switch {
 		case r.Untried != "":
 			untried = append(untried, fmt.Sprintf("%s (%s)", r.Behaviour, firstLine(r.Untried)))
 			continue
-		case r.Broken == "":
+		case !r.Broke():
 			held = append(held, string(r.Behaviour))
 			continue
+		case r.LeftOut && r.Behaviour != j.Goal:
+			leftOut = append(leftOut, string(r.Behaviour))
+			continue
+		case j.Goal != "" && r.Behaviour != j.Goal:
+			others = append(others, string(r.Behaviour))
+			continue
 		}
-		broken++
 		if r.Grade != heading {
 			heading = r.Grade
 			fmt.Fprintf(&text, "\n%s\n", strings.ToUpper(heading.String()))
@@ -45,35 +44,22 @@ func Report(w io.Writer, name, engine string, took time.Duration, results []Judg
 		}
 	}
 	fmt.Fprintf(&text, "\nHeld: %s\n", orNone(held))
+	if len(others) > 0 {
+		fmt.Fprintf(&text, "Breaks, and is not the goal: %s\n", strings.Join(others, ", "))
+	}
+	if len(leftOut) > 0 {
+		fmt.Fprintf(&text, "Left out by the lock, and so not there: %s\n", strings.Join(leftOut, ", "))
+	}
 	if len(untried) > 0 {
 		fmt.Fprintf(&text, "Not tried: %s\n", strings.Join(untried, "; "))
 	}
-	_, err := fmt.Fprintf(w, "%s: %d of %d behaviours break, in %.0f s, on %s\n%s",
-		name, broken, len(results)-len(untried), took.Seconds(), engine, text.String())
+	since := ""
+	if len(j.Since) > 0 {
+		since = "Since the last time: " + strings.Join(j.Since, ", ") + "\n"
+	}
+	_, err := fmt.Fprintf(w, "%s\n%d of %d behaviours hold, in %.0f s, on %s\n%s%s",
+		j.Headline(), len(held), len(j.Results)-len(untried), j.Took.Seconds(), j.Engine, since, text.String())
 	return err
-}
-
-// Verdict returns [ErrBroken] with what broke, comforts not counted; nil if nothing did.
-func Verdict(results []Judged, sales []finding.Result) error {
-	var what []string
-	grave := 0
-	for _, r := range results {
-		if r.Untried == "" && r.Broken != "" && r.Grade < Comfort {
-			grave++
-		}
-	}
-	if grave > 0 {
-		what = append(what, fmt.Sprintf("%d behaviours that matter", grave))
-	}
-	for i := range sales {
-		if sales[i].Observed == finding.Breaks {
-			what = append(what, "the sale in which "+sales[i].Title)
-		}
-	}
-	if len(what) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(what, "; "))
 }
 
 // ReportSales prints what was sold under the lock.

@@ -19,12 +19,12 @@ func TestConformance(t *testing.T) {
 			locktest.ExcludesProcesses, locktest.ServesInOrderAcrossProcesses, locktest.EvictsDeadWaiters,
 			locktest.LinearizableMutex, locktest.LinearizableReentrant, locktest.LinearizableFenced).
 		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters).
-		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease).
+		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease, locktest.InnerDoesNotShorten).
 		Except(locktest.Breaks("leases are ignored"),
 			locktest.ExpiryLetsWaiterIn, locktest.LeaseRunsOut, locktest.FreedAfterDeath,
 			locktest.ToldWhenExpired, locktest.ExtendsLease).
 		Except(locktest.NotApplicable("leases are ignored"), locktest.KeepsGivenLease).
-		Except(locktest.NotApplicable("no watchdog"), locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease).
+		Except(locktest.NotApplicable("no watchdog"), locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease, locktest.RenewsOnlyOwn).
 		Except(locktest.NotApplicable("the key is in this process's memory, where nothing else can change it"),
 			locktest.ToldWhenDeleted, locktest.ToldWhenStolen, locktest.ReleasesOnlyOwn,
 			locktest.ReleasesAtomically, locktest.TellsExpiredFromLost, locktest.RefusesWrongKind).

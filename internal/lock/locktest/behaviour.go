@@ -17,6 +17,7 @@ const (
 	NamesHolder         Behaviour = "names-holder"
 	Reenters            Behaviour = "reenters"
 	ReentryKeepsLease   Behaviour = "reentry-keeps-lease"
+	InnerDoesNotShorten Behaviour = "inner-lease-does-not-shorten"
 	TokensGrow          Behaviour = "tokens-grow"
 	TokenStaysOnReentry Behaviour = "token-stays-on-reentry"
 	TokensOutliveLock   Behaviour = "tokens-outlive-lock"
@@ -39,6 +40,7 @@ const (
 	FreedAfterDeath        Behaviour = "freed-after-death"
 	RenewalIsRetried       Behaviour = "renewal-is-retried"
 	RenewalEndsWithRelease Behaviour = "renewal-ends-with-release"
+	RenewsOnlyOwn          Behaviour = "renews-only-own"
 	ToldWhenDeleted        Behaviour = "told-when-deleted"
 	ToldWhenStolen         Behaviour = "told-when-stolen"
 	ToldWhenExpired        Behaviour = "told-when-expired"
@@ -148,6 +150,7 @@ func behaviours() []behaviour {
 		{NamesHolder, "a refused caller is told who holds the key", namesHolder, untimed},
 		{Reenters, "an owner can acquire a key that it holds again, from any process, and releases it as often", reenters, untimed},
 		{ReentryKeepsLease, "re-entry and partial release do not change the lease", reentryKeepsLease, timed},
+		{InnerDoesNotShorten, "a short lease of a re-entry does not end the longer one around it", innerLeaseDoesNotShorten, timed},
 		{TokensGrow, "every holder has a greater fencing token than the holder before it", tokensGrow, untimed},
 		{TokenStaysOnReentry, "re-entry from any process keeps the fencing token", tokenStaysOnReentry, untimed},
 		{TokensOutliveLock, "tokens keep growing after an expiry, a death and a deletion", tokensOutliveLock, timed},
@@ -173,6 +176,8 @@ func behaviours() []behaviour {
 		{RenewalIsRetried, "a failed renewal is retried while time is left", renewalIsRetried, timed},
 		{RenewalEndsWithRelease, "a renewal never outlives its release, and the next holder has its own",
 			renewalEndsWithRelease, timed},
+		{RenewsOnlyOwn, "a former holder does not renew the lock of the next one, which is free after that one's death",
+			renewsOnlyOwn, timed},
 		{ToldWhenDeleted, "the holder is told when the lock was deleted", toldWhenDeleted, timed},
 		{ToldWhenStolen, "the holder is told when another owner has the lock", toldWhenStolen, timed},
 		{ToldWhenExpired, "the holder is told when its fixed lease ran out", toldWhenExpired, timed},

@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -181,6 +182,21 @@ func reentryKeepsLease(t *trial) {
 	t.mustRelease(two)
 	t.mustStayTaken(q, 2*t.Renewed, "after a partial release, for two leases")
 	t.mustRelease(one)
+}
+
+// innerLeaseDoesNotShorten re-enters with a lease that ends long before the first one.
+func innerLeaseDoesNotShorten(t *trial) {
+	p, q := t.twoProcesses()
+	ctx := lock.WithOwner(t.ctx, lock.NewOwners().New())
+	outer := t.mustAcquireAs(ctx, p, lock.Options{TTL: t.given})
+	inner, err := t.acquire(ctx, p, lock.Options{TTL: t.short})
+	if err != nil {
+		t.checkErr(fmt.Errorf("the lock has no re-entry: %w", err))
+	}
+	t.mustStayTaken(q, 2*t.short, fmt.Sprintf("at the end of the inner lease of %v; the outer one is %v long", t.short, t.given))
+	_ = inner.Release(t.ctx) // a lock that counts its leases apart says that this one is over
+	t.mustBeTaken(q, "after the release of the inner one")
+	t.mustRelease(outer)
 }
 
 // mustStoreLease compares the lease in the store with the one given a moment ago.

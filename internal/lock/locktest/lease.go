@@ -103,6 +103,18 @@ func renewalEndsWithRelease(t *trial) {
 	t.mustRelease(renewed)
 }
 
+// renewsOnlyOwn takes the lock from a holder, as the end of its lease does while its process is paused. The holder goes on
+// renewing; the next one dies.
+func renewsOnlyOwn(t *trial) {
+	t.require(t.Renewed > 0, "watchdog")
+	p, q := t.twoProcesses()
+	r := t.process()
+	t.mustAcquire(p, lock.Options{})
+	t.removeKey()
+	lock.Abandon(t.mustAcquire(q, lock.Options{TTL: t.Renewed}))
+	t.mustAcquireAfterLease(r, t.Renewed, "of a dead holder, whose predecessor lives,")
+}
+
 func toldWhenDeleted(t *trial) {
 	lease := t.mustAcquire(t.process(), lock.Options{})
 	t.removeKey()

@@ -72,7 +72,7 @@ func NoTokens() Promises {
 func Polling() Promises {
 	return NoTokens().
 		Except(Breaks("an owner waits for itself"), Reenters, LinearizableReentrant).
-		Except(NotApplicable("no re-entry"), ReentryKeepsLease).
+		Except(NotApplicable("no re-entry"), ReentryKeepsLease, InnerDoesNotShorten).
 		Except(Breaks("waiters poll"), WakesByMessage).
 		Except(Breaks("there is no queue: the next caller gets the lock"), ServesInOrder, ServesInOrderAcrossProcesses,
 			QueueSurvivesPause)
@@ -84,7 +84,7 @@ func FixedLease() Promises {
 	return Polling().
 		Except(Breaks("the lease is fixed"), SurvivesLongHold).
 		Except(Breaks("a lease cannot be extended"), ExtendsLease).
-		Except(NotApplicable("no watchdog"), RenewalIsRetried, RenewalEndsWithRelease, ToldBeforeOthersGetIn).
+		Except(NotApplicable("no watchdog"), RenewalIsRetried, RenewalEndsWithRelease, RenewsOnlyOwn, ToldBeforeOthersGetIn).
 		Except(Breaks("nothing tells the holder"), ToldWhenDeleted, ToldWhenStolen, ToldWhenExpired).
 		Except(Breaks("there is no forced release"), CanBeForced)
 }

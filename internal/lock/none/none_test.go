@@ -35,8 +35,8 @@ func TestConformance(t *testing.T) {
 			locktest.ThousandCancelledWaiters).
 		Except(locktest.Breaks("leases are ignored"), locktest.ToldWhenExpired, locktest.ExtendsLease).
 		Except(locktest.NotApplicable("no leases"),
-			locktest.ReentryKeepsLease, locktest.KeepsGivenLease, locktest.RenewalIsRetried,
-			locktest.RenewalEndsWithRelease).
+			locktest.ReentryKeepsLease, locktest.InnerDoesNotShorten, locktest.KeepsGivenLease, locktest.RenewalIsRetried,
+			locktest.RenewalEndsWithRelease, locktest.RenewsOnlyOwn).
 		Except(locktest.Breaks("nobody holds anything"), locktest.SaysWhoHolds).
 		Except(locktest.Breaks("nothing is held"), locktest.CanBeForced).
 		Except(locktest.NotApplicable("nothing is held"),

@@ -47,12 +47,18 @@ func exploreLock(ctx context.Context, in io.Reader, out io.Writer, renews bool, 
 		Lock: asked.Name, Buyers: asked.Buyers, Budget: asked.Budget, Most: asked.Most, For: asked.For, Sample: asked.Sample, Seed: asked.Seed, Mechanism: m,
 		Open: func(clients []*redis.Client) (lock.Locker, func(), error) {
 			l, err := open(clients[0], explore.Lease)
+			own, closes := l.(io.Closer)
 			if err == nil {
 				if _, known := l.(lock.Inspector); !known {
 					l = &inspected{l, clients[0]}
 				}
 			}
-			return l, func() { _ = clients[0].Close() }, err
+			return l, func() {
+				if closes {
+					_ = own.Close()
+				}
+				_ = clients[0].Close()
+			}, err
 		},
 	}
 	var answer Explored

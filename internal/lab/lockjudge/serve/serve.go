@@ -24,9 +24,11 @@ import (
 type New func(client *redis.Client, watchdog time.Duration) (lock.Locker, error)
 
 // Main serves a lock on standard input and output, until the input ends, or explores it: see [ExploreArgument]. renews says whether
-// the lock has a watchdog. It does not return.
-func Main(renews bool, open New) {
-	answer := Serve
+// the lock has a watchdog, and leavesOut names the behaviours that it does not promise. It does not return.
+func Main(renews bool, open New, leavesOut ...string) {
+	answer := func(ctx context.Context, in io.Reader, out io.Writer, renews bool, open New) error {
+		return Serve(ctx, in, out, renews, open, leavesOut...)
+	}
 	if len(os.Args) == 2 && os.Args[1] == ExploreArgument {
 		answer = exploreLock
 	}
@@ -38,10 +40,10 @@ func Main(renews bool, open New) {
 }
 
 // Serve is Main with other files.
-func Serve(ctx context.Context, in io.Reader, out io.Writer, renews bool, open New) error {
+func Serve(ctx context.Context, in io.Reader, out io.Writer, renews bool, open New, leavesOut ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s := &server{out: out, renews: renews, open: open, leases: map[string]lock.Lease{}, calls: map[int64]context.CancelFunc{}}
+	s := &server{out: out, renews: renews, leavesOut: leavesOut, open: open, leases: map[string]lock.Lease{}, calls: map[int64]context.CancelFunc{}}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		var r wire.Request
@@ -60,8 +62,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, renews bool, open N
 }
 
 type server struct {
-	renews bool
-	open   New
+	renews    bool
+	leavesOut []string
+	open      New
 
 	writing sync.Mutex
 	out     io.Writer
@@ -149,10 +152,11 @@ func (s *server) connect(r wire.Request) (wire.Reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.locker = locker
+	reply := wire.Reply{LeavesOut: s.leavesOut}
 	if s.renews {
-		return wire.Reply{WatchdogMS: r.WatchdogMS}, nil
+		reply.WatchdogMS = r.WatchdogMS
 	}
-	return wire.Reply{}, nil
+	return reply, nil
 }
 
 func (s *server) acquire(ctx context.Context, r wire.Request) (wire.Reply, error) {
@@ -164,6 +168,11 @@ func (s *server) acquire(ctx context.Context, r wire.Request) (wire.Reply, error
 	}
 	if r.Owner != "" {
 		ctx = lock.WithOwner(ctx, lock.Owner(r.Owner))
+	}
+	if r.GiveUpMS > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Duration(r.GiveUpMS)*time.Millisecond)
+		context.AfterFunc(ctx, stop) // a lease that is granted has this context until then
 	}
 	options := lock.Options{Wait: time.Duration(r.WaitMS) * time.Millisecond, TTL: time.Duration(r.TTLMS) * time.Millisecond}
 	l, err := locker.Acquire(ctx, r.Key, options)

@@ -3,7 +3,7 @@
 // notices on its standard output. What it writes to its standard error is shown if it fails.
 //
 //	{"id":1,"do":"open","redis":"redis://127.0.0.1:6379/3","watchdog_ms":900}
-//	{"id":1,"watchdog_ms":900}
+//	{"id":1,"watchdog_ms":900,"leaves_out":["told-when-deleted"]}
 //	{"id":2,"do":"acquire","key":"seat","wait_ms":0,"ttl_ms":30000}
 //	{"id":2,"lease":"a","owner":"7f3c","token":"33","left_ms":29999}
 //	{"id":3,"do":"release","lease":"a"}
@@ -35,6 +35,9 @@ type Request struct {
 	WaitMS int64  `json:"wait_ms"`
 	TTLMS  int64  `json:"ttl_ms"`
 	Owner  string `json:"owner,omitempty"`
+	// GiveUpMS is after how long the caller of an acquire has gone; then comes a cancel, too. A driver that takes deadlines
+	// and no cancellations has to know. 0: the caller stays.
+	GiveUpMS int64 `json:"give_up_ms,omitempty"`
 
 	Lease string `json:"lease,omitempty"` // of a release
 	Of    int64  `json:"of,omitempty"`    // of a cancel: the acquisition
@@ -46,7 +49,10 @@ type Reply struct {
 	Error string `json:"error,omitempty"` // one of the codes; anything else is a failure
 	Text  string `json:"text,omitempty"`  // more about the error
 
-	WatchdogMS int64 `json:"watchdog_ms,omitempty"` // of an open
+	// WatchdogMS is of an open. So is LeavesOut: the behaviours that the lock does not promise, by their names in the report;
+	// none: it is expected to have all but the comforts.
+	WatchdogMS int64    `json:"watchdog_ms,omitempty"`
+	LeavesOut  []string `json:"leaves_out,omitempty"`
 
 	// Of an acquire: the name of the lease, the holder, the fencing token (a number in a string;
 	// none: no token) and what is left of the lease (none: it has no end).

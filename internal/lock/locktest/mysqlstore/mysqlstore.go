@@ -109,9 +109,9 @@ func Migrate(tb testing.TB, db *sql.DB, names ...string) {
 func ConnectionLock() locktest.Promises {
 	return locktest.NoTokens().
 		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters, locktest.LinearizableReentrant).
-		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease).
+		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease, locktest.InnerDoesNotShorten).
 		Except(locktest.NotApplicable("nothing is renewed: the lock lasts as long as its connection"),
-			locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease, locktest.ToldBeforeOthersGetIn).
+			locktest.RenewalIsRetried, locktest.RenewalEndsWithRelease, locktest.RenewsOnlyOwn, locktest.ToldBeforeOthersGetIn).
 		Except(locktest.NotApplicable("the trial may stop a waiter before the statement that puts it in the server's queue"),
 			locktest.ServesInOrder).
 		Except(locktest.Breaks("a dead process closes its connection, which frees the lock"), locktest.AbandonedGrantStays).

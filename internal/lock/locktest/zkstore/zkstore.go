@@ -88,7 +88,7 @@ func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer, sessio
 func SessionLock() locktest.Promises {
 	return locktest.AllHold().
 		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters, locktest.LinearizableReentrant).
-		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease, locktest.TokenStaysOnReentry)
+		Except(locktest.NotApplicable("no re-entry"), locktest.ReentryKeepsLease, locktest.InnerDoesNotShorten, locktest.TokenStaysOnReentry)
 }
 
 // Process opens a client and a locker, as a process does. network may be nil.
