@@ -8,12 +8,12 @@ import (
 	"seckill/internal/lab/judge"
 )
 
-// successorAtRelease is the situation that a late holder's release begins while the next holder has the lock.
+// successorAtRelease is the situation that the next holder has the lock from before a late release to after it.
 func successorAtRelease() *lab.Situation {
 	return &lab.Situation{
 		Missed: i18n.F("nobody else had the lock when the late buyer released it"),
 		Arose: func(h *judge.History) bool {
-			return anySuccessor(h, func(late, next *judge.Hold) bool { return next.At < late.Releasing.At && next.End > late.Releasing.At })
+			return anySuccessor(h, func(late, next *judge.Hold) bool { return next.At < late.Releasing.At && next.End > late.Released.At })
 		},
 	}
 }
@@ -24,16 +24,18 @@ func successorDuringRelease() *lab.Situation {
 		Missed: i18n.F("the lease did not end between GET and DEL, or nobody else had the lock by then"),
 		Arose: func(h *judge.History) bool {
 			return anySuccessor(h, func(late, next *judge.Hold) bool {
-				return next.At > late.Releasing.At && late.Released != nil && next.At < late.Released.At
+				over, known := late.LeaseEnd()
+				within := known && over > late.Releasing.At && over < next.At && next.At < late.Released.At
+				return within && late.Released.Error == "" // else the comparison came too late, or the deletion found nothing
 			})
 		},
 	}
 }
 
-// anySuccessor reports whether a holder that releases, and one that is granted the same lock after it, are so.
+// anySuccessor reports whether a holder that has released, and one that is granted the same lock after it, are so.
 func anySuccessor(h *judge.History, so func(late, next *judge.Hold) bool) bool {
 	return slices.ContainsFunc(h.Holds, func(late *judge.Hold) bool {
-		return late.Releasing != nil && slices.ContainsFunc(h.HoldsOf[late.Key], func(next *judge.Hold) bool {
+		return late.Releasing != nil && late.Released != nil && slices.ContainsFunc(h.HoldsOf[late.Key], func(next *judge.Hold) bool {
 			return next.At > late.At && next.Conflicts(late) && so(late, next)
 		})
 	})
