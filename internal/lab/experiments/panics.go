@@ -44,7 +44,7 @@ func panics() []comparison {
 				id: "panic-deferred-release", setup: deferred, scenario: panicAtWork(almostAtOnce),
 				holds: kinds{finding.StuckKeys, finding.Overlaps},
 			},
-		}, parameters: []lab.Parameter{work(i18n.F("from the acquisition to the panic"), panickingWork, 10*time.Millisecond, 2*time.Second)},
+		}, parameters: []lab.Parameter{locks("setnx", "naive", "lua", "reentrant", "fair"), work(i18n.F("from the acquisition to the panic"), panickingWork, 10*time.Millisecond, 2*time.Second)},
 	}}
 }
 

@@ -84,6 +84,13 @@ func sellingLocks() lab.Parameter {
 	return locks("none", "local", "naive", "thread-id", "uuid", "lua", "reentrant", "fair", "red", "mysql-get-lock", "zk-queue")
 }
 
+// scopes are what a key of the lock stands for.
+func scopes() lab.Parameter {
+	return lab.ChoiceParameter("scope", i18n.F("what a key stands for: one user, or the whole voucher"), []string{string(voucher.ScopeUser), string(voucher.ScopeVoucher)},
+		func(s lab.Setup) string { return string(s.Policy.Scope) }, func(s *lab.Setup, name string) { s.Policy.Scope = voucher.Scope(name) },
+	).For(func(s lab.Setup) bool { return s.Policy.Lock != "none" })
+}
+
 // stockModes are the ways to take one from the stock.
 func stockModes(modes ...voucher.Stock) lab.Parameter {
 	var names []string

@@ -36,7 +36,7 @@ func sales() []comparison {
 				holds: kinds{finding.Oversold}, scenario: refusingSale,
 			},
 		}, parameters: []lab.Parameter{
-			sellingLocks(), stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion),
+			sellingLocks(), scopes(), stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion),
 			fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(60, 1, 300), stock(10, 300),
 		}},
 		{text: "local-lock", scenario: severalProcesses(10, 40), cases: []setupCase{

@@ -25,6 +25,7 @@ type drawing struct {
 	wrong       map[any]bool         // holds, transactions, events and store entries
 	outlived    map[*judge.Hold]bool // that another one was granted the lock beside
 	tokens      map[uint64]int       // a small number for each
+	own         []*judge.Hold        // those that it is about, also of other keys
 	showOrders  bool                 // also show whether buyers looked for earlier orders
 }
 
@@ -50,7 +51,7 @@ type subjects struct {
 
 // draw begins a drawing of a kind about what happened from begun to done.
 func (h *history) draw(kind finding.Kind, key string, begun, done int64, in subjects) *drawing {
-	d := &drawing{history: h, kind: kind, key: key, begun: begun, done: max(done, begun), wrong: map[any]bool{}, outlived: map[*judge.Hold]bool{}}
+	d := &drawing{history: h, kind: kind, key: key, begun: begun, done: max(done, begun), wrong: map[any]bool{}, outlived: map[*judge.Hold]bool{}, own: in.holds}
 	of := map[judge.Actor]*participant{}
 	add := func(a judge.Actor, at int64) {
 		if of[a] == nil {
@@ -102,7 +103,7 @@ func (d *drawing) window() {
 // fill gives each participant what its actor did within the period, and a name.
 func (d *drawing) fill(of map[judge.Actor]*participant) {
 	for _, one := range d.Holds {
-		if p := of[one.By]; p != nil && one.Key == d.key && one.Began < d.to && min(one.End, judge.Never-1) > d.from {
+		if p := of[one.By]; p != nil && (one.Key == d.key || slices.Contains(d.own, one)) && one.Began < d.to && min(one.End, judge.Never-1) > d.from {
 			p.holds = append(p.holds, one)
 		}
 	}

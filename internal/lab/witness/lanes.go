@@ -156,10 +156,10 @@ func (d *drawing) lostAt(one *judge.Hold) int64 {
 
 // expiredEverywhere is when the last of several servers no longer had a holder's key because its lease was over there.
 // judge.Never if one of them had it to the end, or lost it in another way.
-func (d *drawing) expiredEverywhere(one *judge.Hold) int64 {
+func (h *history) expiredEverywhere(one *judge.Hold) int64 {
 	last, stored := int64(0), false
-	for _, s := range d.Servers {
-		keys := s.Keys[d.key]
+	for _, s := range h.Servers {
+		keys := s.Keys[one.Key]
 		if keys == nil {
 			continue
 		}
@@ -181,15 +181,15 @@ func (d *drawing) expiredEverywhere(one *judge.Hold) int64 {
 }
 
 // leaseOver is when the store had a holder's key no longer because its lease was over. judge.Never if that was not seen.
-func (d *drawing) leaseOver(one *judge.Hold) int64 {
-	if keys := d.stored(one); keys != nil {
+func (h *history) leaseOver(one *judge.Hold) int64 {
+	if keys := h.stored(one); keys != nil {
 		for i := range keys.Entries {
 			if k := &keys.Entries[i]; k.By == one && !k.Last && expired(k) {
 				return k.To
 			}
 		}
 	}
-	return d.expiredEverywhere(one)
+	return h.expiredEverywhere(one)
 }
 
 // expired reports whether a key was gone when its lease was over.
@@ -199,12 +199,12 @@ func expired(k *judge.Entry) bool {
 
 // stored is what the store held under a holder's key: the store as a whole, or, where the servers are locks of their
 // own, the one that held it for this holder. nil if that was not observed.
-func (d *drawing) stored(one *judge.Hold) *judge.KeyHistory {
-	if !d.Apart {
-		return d.Store[d.key]
+func (h *history) stored(one *judge.Hold) *judge.KeyHistory {
+	if !h.Apart {
+		return h.Store[one.Key]
 	}
-	for _, s := range d.Servers {
-		keys := s.Keys[d.key]
+	for _, s := range h.Servers {
+		keys := s.Keys[one.Key]
 		if keys != nil && slices.ContainsFunc(keys.Entries, func(k judge.Entry) bool { return k.By == one }) {
 			return keys
 		}

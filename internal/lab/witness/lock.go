@@ -38,7 +38,7 @@ func holders(o judge.Overlap) []judge.Actor { return []judge.Actor{o.Earlier.By,
 
 func (h *history) drawOverlap(kind finding.Kind, o judge.Overlap) *drawing {
 	lasted := o.Lasted(h.End)
-	begun := max(o.Earlier.At, o.Later.At-maxLeadFactor*max(lasted, 1e6))
+	begun := min(max(o.Earlier.At, o.Later.At-maxLeadFactor*max(lasted, 1e6)), h.leaseOver(o.Earlier))
 	d := h.draw(kind, o.Later.Key, begun, o.Later.At+lasted, subjects{holds: []*judge.Hold{o.Earlier, o.Later}})
 	d.wrong[o.Later], d.outlived[o.Earlier] = true, true
 	return d

@@ -40,6 +40,7 @@ func (h *history) drawLostUpdate(kind finding.Kind, l judge.LostUpdate) *drawing
 		if s.Under != nil {
 			key = s.Under.Key
 			in.holds = append(in.holds, s.Under)
+			begun = min(begun, h.leaseOver(s.Under))
 		}
 	}
 	d := h.draw(kind, key, begun, l.By.Ended.At, in)
