@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/voucher"
 )
 
 const priceCents = 8000
@@ -89,6 +90,47 @@ func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
 		if s, ok := errors.AsType[*order.StateError](err); !ok || s.Status != order.Confirmed {
 			t.Errorf("%v does not say that the order is confirmed", err)
 		}
+	})
+}
+
+// A voucher of which nothing is left says when the first of its unpaid orders is due, in whichever way it is read.
+func TestSoldOutVoucherSaysWhenAUnitMayReturn(t *testing.T) {
+	engines(t, func(t *testing.T, d *DB) {
+		now := stamp(time.Now())
+		for id := range int64(2) {
+			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), &voucher.Voucher{
+				ID: id + 1, Title: "t", PriceCents: priceCents, InitialStock: 2, Stock: 2, PayWithin: time.Hour,
+				BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour), Policy: voucher.DefaultPolicy(), CreatedAt: now,
+			}))
+		}
+		want := func(returns time.Time) {
+			t.Helper()
+			one, err := d.Vouchers().Voucher(t.Context(), 1)
+			wantErr(t, err)
+			byID, err := d.Vouchers().VouchersByID(t.Context(), []int64{1})
+			wantErr(t, err)
+			list, err := d.Vouchers().Vouchers(t.Context(), voucher.List{State: voucher.StateOpen}, time.Now(), 1)
+			wantErr(t, err)
+			for _, v := range []*voucher.Voucher{one, byID[1].Voucher, list[0]} {
+				// The time to pay is counted by the database's clock.
+				if off := v.ReturnsAt.Sub(returns).Abs(); v.ID != 1 || v.ReturnsAt.IsZero() != returns.IsZero() || off > time.Hour/2 {
+					t.Errorf("voucher %d with %d left returns at %v, want %v", v.ID, v.Stock, v.ReturnsAt, returns)
+				}
+			}
+		}
+		place := func(id, voucherID int64, payBy time.Time) {
+			wantErr(t, placeOrder(t.Context(), d, newUnpaid(id, voucherID, id, payBy), true))
+		}
+		place(10, 2, now.Add(time.Hour))
+		place(11, 1, now.Add(3*time.Hour))
+		want(time.Time{}) // one is left
+		place(12, 1, now.Add(2*time.Hour))
+		want(now.Add(2 * time.Hour))
+		_, err := d.Lifecycle().Cancel(t.Context(), 12)
+		wantErr(t, err)
+		want(time.Time{})
+		wantErr(t, placeOrder(t.Context(), d, newOrder(13, 1, 13), true))
+		want(now.Add(3 * time.Hour))
 	})
 }
 

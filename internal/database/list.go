@@ -22,6 +22,9 @@ func (s *Vouchers) Vouchers(ctx context.Context, list voucher.List, now time.Tim
 		if vouchers[i], err = row.voucher(); err != nil {
 			return nil, err
 		}
+		if err := s.setReturnsAt(ctx, vouchers[i]); err != nil {
+			return nil, err
+		}
 	}
 	return vouchers, nil
 }

@@ -2,6 +2,7 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,7 +135,28 @@ func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, err
 	case err != nil:
 		return nil, translate(ctx, err)
 	}
-	return row.voucher()
+	v, err := row.voucher()
+	if err != nil {
+		return nil, err
+	}
+	return v, s.setReturnsAt(ctx, v)
+}
+
+// setReturnsAt reads when the first unpaid order of a voucher is due, if the voucher waits for that. It reads the unpaid
+// orders from the first one that is due, until it finds one of the voucher: mostly that is the first.
+func (s *Vouchers) setReturnsAt(ctx context.Context, v *voucher.Voucher) error {
+	if v.Stock > 0 || !v.AsksForPayment() || !time.Now().Before(v.EndAt) {
+		return nil
+	}
+	// The inner query is none that a server could begin with.
+	const query = `SELECT p.pay_by FROM order_payments p WHERE p.unpaid = TRUE
+		AND (SELECT o.voucher_id FROM orders o WHERE o.id = p.order_id) = ? ORDER BY p.pay_by LIMIT 1`
+	err := s.db.readers.QueryRowContext(ctx, query, v.ID).Scan(&v.ReturnsAt)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	v.ReturnsAt = v.ReturnsAt.UTC()
+	return translate(ctx, err)
 }
 
 // all are the vouchers, each with what its parts have.
@@ -165,6 +187,11 @@ func (s *Vouchers) VouchersByID(ctx context.Context, ids []int64) (map[int64]vou
 	found := make(map[int64]voucher.Found, len(rows))
 	for _, row := range rows {
 		v, err := row.voucher()
+		if err == nil {
+			if err := s.setReturnsAt(ctx, v); err != nil {
+				return nil, err
+			}
+		}
 		found[row.ID] = voucher.Found{Voucher: v, Err: err}
 	}
 	return found, nil

@@ -22,6 +22,7 @@ type voucherJSON struct {
 	BeginAt      time.Time      `json:"begin_at"`
 	EndAt        time.Time      `json:"end_at"`
 	PayWithinS   int64          `json:"pay_within_s,omitempty"`
+	ReturnsAt    time.Time      `json:"returns_at,omitzero"`
 	Policy       voucher.Policy `json:"policy"`
 	CreatedAt    time.Time      `json:"created_at"`
 }
@@ -30,7 +31,7 @@ func newVoucherJSON(v *voucher.Voucher) voucherJSON {
 	return voucherJSON{
 		ID: formatID(v.ID), Title: v.Title, PriceCents: v.PriceCents, ValueCents: v.ValueCents,
 		Stock: v.Stock, InitialStock: v.InitialStock, Paused: v.Paused, Revision: v.Revision, BeginAt: v.BeginAt.UTC(), EndAt: v.EndAt.UTC(),
-		PayWithinS: int64(v.PayWithin / time.Second), Policy: v.Policy, CreatedAt: v.CreatedAt.UTC(),
+		PayWithinS: int64(v.PayWithin / time.Second), ReturnsAt: v.ReturnsAt, Policy: v.Policy, CreatedAt: v.CreatedAt.UTC(),
 	}
 }
 

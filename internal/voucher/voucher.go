@@ -41,6 +41,9 @@ type Voucher struct {
 	// PayWithin is how long a buyer has to pay, in whole seconds. 0: the voucher asks for no payment, and an
 	// order is confirmed at once. Otherwise an order that is not paid in time gives its unit back.
 	PayWithin time.Duration
+	// ReturnsAt is, while nothing is left, when the first of the unpaid orders is to be paid: otherwise its unit comes back.
+	// The zero time: there is none.
+	ReturnsAt time.Time
 	Policy    Policy
 	CreatedAt time.Time
 }

@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	b, _ := browser.Open(t, chromedp.Flag("host-resolver-rules", "MAP *.attacker.example 127.0.0.1"))
 	for name, part := range map[string]func(context.Context, *testing.T){
-		"sells": pageSells, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "taps early": pageTapsEarly,
+		"sells": pageSells, "a buyer's way": pageWay, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "taps early": pageTapsEarly,
 		"tries again": pageTriesAgain, "asks for a token": pageWithTokens,
 		"a double tap buys once": pageDoubleTap, "cards keep their place": pageKeepsItsPlaces,
 		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "comes back": pageComesBack, "in the oldest browser": pageInTheOldest,

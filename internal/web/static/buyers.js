@@ -92,7 +92,7 @@ const groups = {
   open: (card, at) => card.phase(at) === 'open' && !card.gone(at),
   soon: (card, at) => card.phase(at) === 'soon',
   mine: (card) => card.order !== null,
-  over: (card, at) => card.gone(at),
+  sold_out: (card, at) => card.soldOut(at),
 };
 
 function wanted(card, at) {

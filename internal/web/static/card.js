@@ -3,7 +3,7 @@
 
 import * as clock from './clock.js';
 import { h, set, show, text } from './dom.js';
-import { duration, has, moment, money, number, t } from './i18n.js';
+import { duration, has, moment, money, number, t, when } from './i18n.js';
 import { live, statusName, statusSentence, statusTone } from './status.js';
 
 // The reasons of a refusal after which this voucher cannot be bought by this buyer.
@@ -57,9 +57,13 @@ export class Card {
     return at >= this.end ? 'over' : at >= this.begin ? 'open' : 'soon';
   }
 
+  soldOut(at) {
+    return this.voucher.stock <= 0 && at >= this.begin;
+  }
+
   // gone says that nobody can buy this any more, or for the moment.
   gone(at) {
-    return this.voucher.stock <= 0 && at >= this.begin || at >= this.end;
+    return this.soldOut(at) || at >= this.end;
   }
 
   // draw shows the card as it is at this moment of the shop's clock.
@@ -95,7 +99,7 @@ export class Card {
     else if (this.outcome.textContent || unpaid) says = '';
     else if (phase === 'soon') says = moment(this.begin);
     else if (phase === 'over') says = t('card.ended', { when: moment(this.end) });
-    else if (this.voucher.stock <= 0) says = this.voucher.pay_within_s > 0 ? t('card.reserved', { left: duration(1000 * this.voucher.pay_within_s) }) : '';
+    else if (this.voucher.stock <= 0) says = this.voucher.returns_at ? t('card.reserved', { at: when(Date.parse(this.voucher.returns_at), at) }) : '';
     else says = t('card.ends', { left: duration(this.end - at) });
     if (this.when.textContent !== says) this.when.textContent = says;
   }
@@ -120,7 +124,7 @@ export class Card {
     else if (status === 'pending' || status === 'refunding') this.name(this.buy, statusName(status));
     else if (phase === 'over') this.name(this.buy, t('card.over'));
     else if (phase === 'open' && v.paused && v.stock > 0) this.name(this.buy, t('card.paused'));
-    else if (phase === 'open' && !possible) this.name(this.buy, refusal === 'already_ordered' ? t('card.yours') : t('card.sold_out'));
+    else if (phase === 'open' && !possible) this.name(this.buy, refusal === 'already_ordered' ? t('card.yours') : t(v.returns_at ? 'card.all_reserved' : 'card.sold_out'));
     else if (phase === 'open') this.name(this.buy, v.price_cents > 0 ? t('card.buy', { price: money(v.price_cents) }) : t('card.take'));
     this.buy.disabled = !this.trying() && (owned || !possible);
     set(this.buy, 'aria-disabled', String(this.trying())); // disabled would lose the focus
