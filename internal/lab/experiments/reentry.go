@@ -30,7 +30,7 @@ func reentry() []comparison {
 			{id: "nested-without-reentry", setup: setup("lua"), breaks: kinds{finding.Deadlocks}},
 			{id: "nested-reentrant", setup: setup("reentrant"), holds: kinds{finding.Deadlocks, finding.Overlaps}},
 		}, parameters: []lab.Parameter{locks("naive", "uuid", "lua", "reentrant", "fair"), waitLimit(50*time.Millisecond, 3*time.Second)},
-	}}
+	}, innerLeases()}
 }
 
 // nestedCall makes a method that holds the lock call one that takes it, while a second process

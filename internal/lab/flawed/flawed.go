@@ -44,6 +44,11 @@ const (
 	// MultiLockTwice is MultiLock as “Redisson in detail” reads it: it takes each lock for twice the wait, and
 	// sets the lease that was asked for when it has all.
 	MultiLockTwice Name = "multilock-twice"
+	// HashLock is the reentrant lock that the documents print: each acquisition sets the lease to what it asks for, and an
+	// inner release sets that lease again.
+	HashLock Name = "hash-lock"
+	// HashLockKeepsEnd is that of “The evolution of Redis locks”: an inner release leaves the lease as it is.
+	HashLockKeepsEnd Name = "hash-lock-keeps-end"
 )
 
 // Mistakes in the program around the lock.
@@ -100,7 +105,7 @@ const (
 // Names lists all.
 func Names() []Name {
 	return []Name{
-		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
+		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice, HashLock, HashLockKeepsEnd,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
 		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll, StockWritten, PausedInRedis,
@@ -110,7 +115,7 @@ func Names() []Name {
 // InLock reports whether the mistake is in the lock.
 func (n Name) InLock() bool {
 	return slices.Contains([]Name{
-		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice,
+		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice, HashLock, HashLockKeepsEnd,
 	}, n)
 }
 
@@ -142,6 +147,8 @@ func Open(name Name, mechanism string, c Config) (lock.Locker, error) {
 		return newRedlock(c, redlock{forgetful: true}), nil
 	case name == MultiLockTwice && mechanism == "multi":
 		return newMultiLock(c), nil
+	case (name == HashLock || name == HashLockKeepsEnd) && mechanism == "reentrant":
+		return &hashLock{client: c.Redis, base: c.Base, name: keyOf(c.Prefix, mechanism), owners: lock.NewOwners(), keepsEnd: name == HashLockKeepsEnd}, nil
 	}
 	return nil, fmt.Errorf("%w: there is no program %q of the lock %s", lock.ErrInvalid, name, mechanism)
 }

@@ -25,7 +25,7 @@ func nouns() []string {
 		"another buyer", "another user", "buyer %s", "user %s", "reader %s", "readers", "writer", "faults",
 		"first buyers", "second buyers", "next buyer", "cancelling process", "expiring process", "webhook handler",
 		"provider", "worker", "the others", "line %s", "group %s", "administrator", "node %s", "redis nodes", "request %s",
-		"outer call", "inner call", "next order", "holder", "next holder", "waiter %s", "the key in redis", "user 42, voucher %s", "the replica that acknowledges", "its replica", "primary", "replica",
+		"outer call", "inner call", "next order", "order %s", "holder", "next holder", "waiter %s", "the key in redis", "user 42, voucher %s", "the replica that acknowledges", "its replica", "primary", "replica",
 		", ", // of a list
 		"clauses|, ",
 	}
