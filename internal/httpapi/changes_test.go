@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"reflect"
 	"strings"
@@ -117,7 +118,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		call   call
 		status int
 		code   string
-		says   string
+		says   string // the detail, and what it names
 	}{
 		"without If-Match":    {patch(`{"paused":true}`), http.StatusPreconditionRequired, "precondition_required", "or with *"},
 		"another revision":    {patch(`{"paused":true}`, `If-Match: "3"`), http.StatusPreconditionFailed, "precondition_failed", "its revision is 4, not 3"},
@@ -128,11 +129,11 @@ func TestChangesThatAreRefused(t *testing.T) {
 		"the price":           {patch(`{"price_cents":1}`, match), http.StatusBadRequest, "invalid_request", `"price_cents" is not a known field`},
 		"a new stock":         {patch(`{"stock":5}`, match), http.StatusBadRequest, "invalid_request", "stock is a number; an object"},
 		"no number of units":  {patch(`{"stock":{}}`, match), http.StatusBadRequest, "invalid_request", "stock.add is missing"},
-		"too many units":      {patch(`{"stock":{"add":-4}}`, match), http.StatusConflict, "not_enough_stock", "-3 at least"},
-		"beyond the bound":    {patch(`{"stock":{"add":10000000}}`, match), http.StatusBadRequest, "invalid_request", "9999990 at most"},
+		"too many units":      {patch(`{"stock":{"add":-4}}`, match), http.StatusConflict, "not_enough_stock", "-3 at least: that many are unsold 3 "},
+		"beyond the bound":    {patch(`{"stock":{"add":10000000}}`, match), http.StatusBadRequest, "invalid_request", "9999990 at most: a voucher has up to 10000000 units 0 stock.add"},
 		"a begun sale begins": {patch(`{"begin_at":"2030-01-02T03:30:00Z"}`, match), http.StatusConflict, "sale_begun", "until 2030-01-02T02:04:05Z"},
-		"ends before":         {patch(`{"end_at":"2029-01-02T03:30:00Z"}`, match), http.StatusBadRequest, "invalid_request", "end_at must be after begin_at"},
-		"no title":            {patch(`{"title":" "}`, match), http.StatusBadRequest, "invalid_request", "title is missing"},
+		"ends before":         {patch(`{"end_at":"2029-01-02T03:30:00Z"}`, match), http.StatusBadRequest, "invalid_request", "end_at must be after begin_at 0 end_at"},
+		"no title":            {patch(`{"title":" "}`, match), http.StatusBadRequest, "invalid_request", "title is missing 0 title"},
 		"a voucher with orders": {call{"DELETE", "/api/v1/vouchers/1", "", []string{match, "Authorization: Bearer " + adminToken}},
 			http.StatusConflict, "has_orders", ""},
 		"not the administrator": {call{"PATCH", "/api/v1/vouchers/1", `{"paused":true}`, []string{match, "Content-Type: application/json"}},
@@ -140,8 +141,8 @@ func TestChangesThatAreRefused(t *testing.T) {
 	} {
 		r, store := newChanging(t)
 		before := *store.list[0]
-		if p := wantProblem(t, r.do(t, c.call), c.status, c.code); !strings.Contains(p.Detail, c.says) {
-			t.Errorf("%s: %q; want it to say %q", name, p.Detail, c.says)
+		if p := wantProblem(t, r.do(t, c.call), c.status, c.code); !strings.Contains(fmt.Sprintln(p.Detail, p.Most, p.Field), c.says) {
+			t.Errorf("%s: %+v; want it to say %q", name, p, c.says)
 		}
 		if len(store.list) != 1 || !reflect.DeepEqual(*store.list[0], before) {
 			t.Errorf("%s: %+v", name, store.list)

@@ -218,6 +218,12 @@ func (a *API) renderError(r *request, err error) reply {
 	if state, ok := errors.AsType[*order.StateError](err); ok {
 		body = append(append(append(body, `,"order_status":"`...), state.Status...), '"')
 	}
+	if invalid, ok := errors.AsType[*voucher.FieldError](err); ok {
+		body = fmt.Appendf(body, `,"field":%q`, invalid.Field) // of letters, dots and brackets
+	}
+	if few, ok := errors.AsType[*voucher.TooFewError](err); ok {
+		body = fmt.Appendf(body, `,"most":%d`, few.Most)
+	}
 	// The id's alphabet needs no escaping.
 	body = append(append(append(body, `,"request_id":"`...), r.id...), `"}`...)
 	out := reply{

@@ -76,7 +76,8 @@ func (r *fixture) want(t testing.TB, c call, status int) {
 // problemJSON is a problem as a client reads it.
 type problemJSON struct {
 	Type, Title, Code, Detail string
-	Status                    int
+	Field                     string
+	Status, Most              int
 	RequestID                 string `json:"request_id"`
 	OrderStatus               string `json:"order_status"`
 }

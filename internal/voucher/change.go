@@ -34,6 +34,17 @@ type Change struct {
 	By             Author
 }
 
+// TooFewError is an [ErrTooFew] that says how many units can be taken away.
+type TooFewError struct {
+	Most   int64
+	reason string
+}
+
+func (e *TooFewError) Error() string { return ErrTooFew.Error() + ": " + e.reason }
+
+// Unwrap returns [ErrTooFew].
+func (e *TooFewError) Unwrap() error { return ErrTooFew }
+
 // Author is who made a change.
 type Author struct {
 	// Name is "admin", "lab" for anybody in lab mode.
@@ -102,13 +113,13 @@ func (c *Change) Apply(v Voucher, now time.Time) (Voucher, []FieldChange, error)
 func (c *Change) checkStock(v *Voucher) error {
 	switch n := c.AddStock; {
 	case n > MaxStock-v.InitialStock:
-		return invalid("stock.add is %d; %d at most: a voucher has up to %d units", n, MaxStock-v.InitialStock, MaxStock)
+		return invalid("stock.add", " is %d; %d at most: a voucher has up to %d units", n, MaxStock-v.InitialStock, MaxStock)
 	case -n >= v.InitialStock && v.Stock == v.InitialStock:
-		return fmt.Errorf("%w: stock.add is %d; %d at least, which leaves one unit: a voucher without orders can be deleted", ErrTooFew, n, 1-v.InitialStock)
+		return &TooFewError{v.InitialStock - 1, fmt.Sprintf("stock.add is %d; %d at least, which leaves one unit: a voucher without orders can be deleted", n, 1-v.InitialStock)}
 	case n < 0 && v.Stock == 0:
-		return fmt.Errorf("%w: stock.add is %d; none is unsold", ErrTooFew, n)
+		return &TooFewError{0, fmt.Sprintf("stock.add is %d; none is unsold", n)}
 	case -n > v.Stock:
-		return fmt.Errorf("%w: stock.add is %d; %d at least: that many are unsold", ErrTooFew, n, -v.Stock)
+		return &TooFewError{v.Stock, fmt.Sprintf("stock.add is %d; %d at least: that many are unsold", n, -v.Stock)}
 	}
 	return nil
 }

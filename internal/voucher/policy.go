@@ -127,7 +127,7 @@ func (p *Policy) FaultsFor(userID int64) []lock.Fault {
 // Validate returns an [ErrInvalid] that names an invalid field and the reason.
 func (p *Policy) Validate() error {
 	if _, err := lock.Lookup(p.Lock); err != nil {
-		return invalid("policy.lock: %v", err)
+		return invalid("policy.lock", ": %v", err)
 	}
 	if err := cmp.Or(
 		oneOf("flow", p.Flow, FlowLocked, FlowAdmission),
@@ -139,19 +139,19 @@ func (p *Policy) Validate() error {
 	}
 	switch {
 	case p.LockTTLMS < 0 || p.LockTTLMS > lock.MaxTTL.Milliseconds():
-		return invalid("policy.lock_ttl_ms is %d; 0 to %d", p.LockTTLMS, lock.MaxTTL.Milliseconds())
+		return invalid("policy.lock_ttl_ms", " is %d; 0 to %d", p.LockTTLMS, lock.MaxTTL.Milliseconds())
 	case p.LockWaitMS < 0 || p.LockWaitMS > MaxLockWait.Milliseconds():
-		return invalid("policy.lock_wait_ms is %d; 0 to %d", p.LockWaitMS, MaxLockWait.Milliseconds())
+		return invalid("policy.lock_wait_ms", " is %d; 0 to %d", p.LockWaitMS, MaxLockWait.Milliseconds())
 	case p.Buckets < 0 || p.Buckets > MaxBuckets:
-		return invalid("policy.buckets is %d; 0 to %d", p.Buckets, MaxBuckets)
+		return invalid("policy.buckets", " is %d; 0 to %d", p.Buckets, MaxBuckets)
 	case p.Buckets > 0 && p.Flow != FlowAdmission:
-		return invalid("policy.buckets is %d; under the flow %q there are none", p.Buckets, p.Flow)
+		return invalid("policy.buckets", " is %d; under the flow %q there are none", p.Buckets, p.Flow)
 	case len(p.Faults) > MaxFaults:
-		return invalid("policy.faults has %d entries; at most %d", len(p.Faults), MaxFaults)
+		return invalid("policy.faults", " has %d entries; at most %d", len(p.Faults), MaxFaults)
 	}
 	for i, f := range p.Faults {
 		if err := f.Validate(); err != nil {
-			return invalid("policy.faults[%d]: %v", i, err)
+			return invalid(fmt.Sprintf("policy.faults[%d]", i), ": %v", err)
 		}
 	}
 	switch {
@@ -167,11 +167,11 @@ func (p *Policy) Validate() error {
 func (p *Policy) validateGrouped() error {
 	switch {
 	case p.Placement != AroundTx:
-		return invalid("policy.placement is %q; with the stock %q only %q", p.Placement, StockGrouped, AroundTx)
+		return invalid("policy.placement", " is %q; with the stock %q only %q", p.Placement, StockGrouped, AroundTx)
 	case !p.Unique:
-		return invalid("policy.unique is false; with the stock %q the database allows one order for each user", StockGrouped)
+		return invalid("policy.unique", " is false; with the stock %q the database allows one order for each user", StockGrouped)
 	case len(p.Faults) > 0:
-		return invalid("policy.faults: with the stock %q there are none, since they would hit other orders too", StockGrouped)
+		return invalid("policy.faults", ": with the stock %q there are none, since they would hit other orders too", StockGrouped)
 	}
 	return nil
 }
@@ -194,11 +194,11 @@ func (p *Policy) validateAdmission() error {
 		{"fault_seed", p.FaultSeed, d.FaultSeed},
 	} {
 		if f.given != f.only {
-			return invalid("policy.%s is %v; under the flow %q only %v", f.name, f.given, FlowAdmission, f.only)
+			return invalid("policy."+f.name, " is %v; under the flow %q only %v", f.given, FlowAdmission, f.only)
 		}
 	}
 	if len(p.Faults) > 0 {
-		return invalid("policy.faults: under the flow %q there are none", FlowAdmission)
+		return invalid("policy.faults", ": under the flow %q there are none", FlowAdmission)
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func oneOf[T ~string](field string, got T, allowed ...T) error {
 	if slices.Contains(allowed, got) {
 		return nil
 	}
-	return invalid("policy.%s is %q; one of %q", field, got, allowed)
+	return invalid("policy."+field, " is %q; one of %q", got, allowed)
 }
 
 func labOnly(format string, args ...any) error {

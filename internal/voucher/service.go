@@ -54,13 +54,13 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 		}
 	}
 	if v.Policy.Flow == FlowAdmission && !s.Admission {
-		return nil, invalid("policy.flow: %q is not available on this server", FlowAdmission)
+		return nil, invalid("policy.flow", ": %q is not available on this server", FlowAdmission)
 	}
 	if v.AsksForPayment() && !s.Payments {
-		return nil, invalid("pay_within_s: this server has no payment provider")
+		return nil, invalid("pay_within_s", ": this server has no payment provider")
 	}
 	if _, err := s.Lockers.Locker(v.Policy.Lock); err != nil {
-		return nil, invalid("policy.lock: %v", err)
+		return nil, invalid("policy.lock", ": %v", err)
 	}
 	if v.ID != 0 {
 		if created, err := s.Store.DurableVoucher(ctx, v.ID); !errors.Is(err, ErrNotFound) {

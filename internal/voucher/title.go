@@ -10,20 +10,20 @@ import (
 func checkTitle(title string) error {
 	switch {
 	case strings.TrimSpace(title) == "":
-		return invalid("title is missing")
+		return invalid("title", " is missing")
 	case !utf8.ValidString(title):
-		return invalid("title is not valid text")
+		return invalid("title", " is not valid text")
 	case utf8.RuneCountInString(title) > MaxTitle:
-		return invalid("title is longer than %d characters", MaxTitle)
+		return invalid("title", " is longer than %d characters", MaxTitle)
 	}
 	at := 0
 	for _, r := range title {
 		if at++; controls(r) {
-			return invalid("title has the character %U, which controls how text is shown, as character %d", r, at)
+			return invalid("title", " has the character %U, which controls how text is shown, as character %d", r, at)
 		}
 	}
 	if !strings.ContainsFunc(title, visible) {
-		return invalid("title has no visible character")
+		return invalid("title", " has no visible character")
 	}
 	return nil
 }

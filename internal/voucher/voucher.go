@@ -66,25 +66,25 @@ func (v *Voucher) Validate() error {
 	}
 	switch {
 	case v.InitialStock < 1 || v.InitialStock > MaxStock:
-		return invalid("stock is %d; 1 to %d", v.InitialStock, MaxStock)
+		return invalid("stock", " is %d; 1 to %d", v.InitialStock, MaxStock)
 	case v.PriceCents < 0 || v.PriceCents > MaxCents:
-		return invalid("price_cents is %d; 0 to %d", v.PriceCents, MaxCents)
+		return invalid("price_cents", " is %d; 0 to %d", v.PriceCents, MaxCents)
 	case v.ValueCents < 0 || v.ValueCents > MaxCents:
-		return invalid("value_cents is %d; 0 to %d", v.ValueCents, MaxCents)
+		return invalid("value_cents", " is %d; 0 to %d", v.ValueCents, MaxCents)
 	case v.BeginAt.IsZero():
-		return invalid("begin_at is missing")
+		return invalid("begin_at", " is missing")
 	case v.EndAt.IsZero():
-		return invalid("end_at is missing")
+		return invalid("end_at", " is missing")
 	case v.BeginAt.UTC().Year() < 1970 || v.EndAt.UTC().Year() > 9999: // RFC 3339 has four digits
-		return invalid("begin_at and end_at lie in the years 1970 to 9999, in UTC")
+		return invalid("begin_at", " and end_at lie in the years 1970 to 9999, in UTC")
 	case !v.BeginAt.Before(v.EndAt):
-		return invalid("end_at must be after begin_at")
+		return invalid("end_at", " must be after begin_at")
 	}
 	if err := v.Policy.Validate(); err != nil {
 		return err
 	}
 	if v.Policy.Stock == StockUnits && v.InitialStock > MaxUnits {
-		return invalid("stock is %d; 1 to %d under policy.stock %q, which has a row for each unit", v.InitialStock, MaxUnits, StockUnits)
+		return invalid("stock", " is %d; 1 to %d under policy.stock %q, which has a row for each unit", v.InitialStock, MaxUnits, StockUnits)
 	}
 	return v.validatePayment()
 }
@@ -116,13 +116,13 @@ func (v *Voucher) FirstPart(userID int64) int64 {
 func (v *Voucher) validatePayment() error {
 	switch {
 	case v.PayWithin < 0 || v.PayWithin > MaxPayWithin || v.PayWithin%time.Second != 0:
-		return invalid("pay_within_s is %v; 0 to %d", v.PayWithin.Seconds(), int(MaxPayWithin/time.Second))
+		return invalid("pay_within_s", " is %v; 0 to %d", v.PayWithin.Seconds(), int(MaxPayWithin/time.Second))
 	case v.PayWithin == 0:
 		return nil
 	case v.PriceCents == 0:
-		return invalid("pay_within_s is %v and price_cents is 0; there is nothing to pay", v.PayWithin.Seconds())
+		return invalid("pay_within_s", " is %v and price_cents is 0; there is nothing to pay", v.PayWithin.Seconds())
 	case !v.Policy.Unique:
-		return invalid("pay_within_s is %v and policy.unique is false; a user who may order again needs one order at a time", v.PayWithin.Seconds())
+		return invalid("pay_within_s", " is %v and policy.unique is false; a user who may order again needs one order at a time", v.PayWithin.Seconds())
 	}
 	return nil
 }
@@ -166,8 +166,16 @@ type Found struct {
 	Err     error
 }
 
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
+// FieldError is an [ErrInvalid] that names the field, by its path in the JSON of a voucher or a change.
+type FieldError struct{ Field, reason string }
+
+func (e *FieldError) Error() string { return ErrInvalid.Error() + ": " + e.Field + e.reason }
+
+// Unwrap returns [ErrInvalid].
+func (e *FieldError) Unwrap() error { return ErrInvalid }
+
+func invalid(field, format string, args ...any) error {
+	return &FieldError{Field: field, reason: fmt.Sprintf(format, args...)}
 }
 
 // Sale counts the vouchers that can be bought in one way, now or later.

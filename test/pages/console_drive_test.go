@@ -49,6 +49,13 @@ func consoleDrives(b context.Context, t *testing.T) {
 	v.do(`document.getElementById('steer-pause').click()`)
 	v.until("the pause has a mark", `document.getElementById('chart-text').textContent.includes('Paused, ')`)
 
+	v.do(`document.querySelector('#languages [lang=zh]').click()`)
+	for add, says := range map[string]string{"-100": "未售出的数量不足：最多可减少 9。", "10000000": "服务器不接受“增加数量，负数为减少”的值。"} {
+		v.until("what comes next can be sent", `!document.getElementById('steer-add-go').disabled`)
+		v.do(fmt.Sprintf(`document.getElementById('steer-add').value = %q; document.getElementById('steer-add-go').click()`, add))
+		v.until("a refusal is in the visitor's language", fmt.Sprintf(`document.getElementById('steer-outcome').textContent === %q`, says))
+	}
+	v.do(`document.querySelector('#languages [lang=en]').click()`)
 	v.until("it can be copied", `!document.getElementById('steer-copy').disabled`)
 	v.do(`document.getElementById('steer-copy').click()`)
 	fail.Unequal(t, v.says(`['title', 'stock', 'price', 'value', 'lasts', 'paywithin'].map((id) => document.getElementById(id).value) + document.querySelector('.preset.chosen input').value`),
@@ -57,7 +64,7 @@ func consoleDrives(b context.Context, t *testing.T) {
 	v.until("the copy is watched", `document.querySelector('#sale option:checked')?.textContent === 'Supper' && document.getElementById('policy-of').textContent.includes('stock unguarded')`)
 
 	v.projects(t)
-	v.untroubled(url)
+	v.untroubled(url, http.StatusConflict, http.StatusBadRequest)
 }
 
 // buys has somebody order the voucher that the console watches, and pay it. It returns the order's address.

@@ -117,6 +117,7 @@ func consoleFits(t *testing.T, v *visitor) {
 		}
 	}
 	v.do(`document.querySelector('#languages [lang=en]').click()`)
+	pageInContrast(t, v, ".watch")
 }
 
 // consoleAsksForTheToken: outside lab mode the console is the administrator's, cannot send a rush, and says that
@@ -137,6 +138,6 @@ func consoleAsksForTheToken(b context.Context, t *testing.T) {
 	fail.Unequal(t, v.says(`document.getElementById('rush')`), "null", "there is a rush")
 	v.do(`{ document.querySelector('#presets [value=oversell]').click();
 		document.querySelector('#offer .go').click(); }`)
-	v.until("it is refused", `document.getElementById('offer-outcome').textContent.includes('lab mode only')`)
+	v.until("it is refused", `document.getElementById('offer-outcome').textContent.includes('a server in lab mode')`)
 	v.untroubled(url, http.StatusUnauthorized, http.StatusForbidden)
 }

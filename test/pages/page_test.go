@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
 	"seckill/internal/auth"
@@ -183,6 +184,12 @@ func pageSells(b context.Context, t *testing.T) {
 		t.Errorf("the outcome has the role %q: a screen reader does not say it", live)
 	}
 	v.until("the order is listed", `document.querySelector('#orders li')?.textContent.includes('Confirmed')`)
+	v.do(`document.querySelector('#orders a').click()`)
+	v.until("the order has its date", `(() => {
+		const line = document.getElementById('order-line').textContent;
+		return document.getElementById('order').open && line === document.querySelector('#orders small').textContent && /^\d+:\d\d:\d\d [AP]M · order \d+$/.test(line);
+	})()`)
+	v.do(`document.getElementById('order-close').click()`)
 	v.do(card("By admission", ".buy") + `.click()`)
 	v.untilOutcome("By admission", "The order is confirmed")
 	v.do(card("One only", ".buy") + `.click()`)
@@ -303,12 +310,31 @@ func pageFits(b context.Context, t *testing.T) {
 			}
 		}
 	}
+	pageInContrast(t, v, ".card")
 	v.do(`document.getElementById('who').click()`)
 	found, err := browser.Inaccessible(v.tab)
 	if err != nil || len(found) > 0 {
 		t.Errorf("the dialog: %q, %v", found, err)
 	}
 	v.untroubled(url)
+}
+
+// pageInContrast looks at the page of a visitor who asks for more contrast: 7 to 1 for all text, as WCAG asks at its highest
+// level, and borders that are seen.
+func pageInContrast(t *testing.T, v *visitor, box string) {
+	t.Helper()
+	for _, scheme := range []string{"light", "dark"} {
+		_, err := chromedp.Call(v.tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-contrast", Value: "more"}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
+		fail.NowIf(t, err)
+		found, err := browser.LittleContrast(v.tab)
+		if err != nil || len(found) > 0 {
+			t.Errorf("%s: %q, %v", scheme, found, err)
+		}
+		fail.Unequal(t, v.says(`getComputedStyle(document.querySelector('`+box+`')).borderTopColor === getComputedStyle(document.body).color`), "true",
+			"%s: the border of a box is as dark as its text", scheme)
+	}
 }
 
 // Another site's page in a visitor's browser changes nothing: neither across sites nor with a name that was made to

@@ -163,7 +163,16 @@ var axe string
 // Inaccessible returns what axe-core finds on the page that is serious or critical: missing names, too little
 // contrast, a wrong use of ARIA and so on.
 func Inaccessible(tab context.Context) ([]string, error) {
-	const report = `axe.run(document, { resultTypes: ['violations'] }).then((r) => r.violations
+	return axeFinds(tab, `{ resultTypes: ['violations'] }`)
+}
+
+// LittleContrast returns the texts with a contrast of less than 7 to 1, or 4.5 to 1 if they are large.
+func LittleContrast(tab context.Context) ([]string, error) {
+	return axeFinds(tab, `{ runOnly: ['color-contrast-enhanced'], rules: { 'color-contrast-enhanced': { enabled: true } } }`)
+}
+
+func axeFinds(tab context.Context, options string) ([]string, error) {
+	report := `axe.run(document, ` + options + `).then((r) => r.violations
 		.filter((v) => v.impact === 'serious' || v.impact === 'critical')
 		.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.html + ' ' + n.failureSummary)))`
 	if err := chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](axe)); err != nil {

@@ -9,6 +9,8 @@ export class Refusal extends Error {
     this.status = response.status;
     this.code = problem.code ?? 'internal';
     this.detail = problem.detail ?? '';
+    this.field = problem.field ?? ''; // the one that is not valid
+    this.most = problem.most ?? 0; // units that can be taken away
     this.reason = problem.reason ?? ''; // of a code, with its values: the laboratory has them
     this.values = problem.values ?? {};
     this.details = problem.details; // the detail in each language, if the laboratory has it

@@ -165,6 +165,6 @@ function delay(error) {
 }
 
 export function refusalText(error) {
-  const values = { id: error.requestID, detail: error.detail };
+  const values = { id: error.requestID };
   return has(`refused.${error.code}`) ? t(`refused.${error.code}`, values) : t('refused.internal', values);
 }

@@ -25,9 +25,22 @@ function headers() {
 function failed(error) {
   if (!(error instanceof api.Refusal)) return () => t('attempt.offline');
   if (error.status === 401 && !lab) askForToken(tab.get(stored) ? t('console.admin.refused') : '');
-  const key = `refused.${error.code}`;
-  return () => t(has(key) ? key : api.temporary(error) ? 'console.busy' : 'refused.internal', { detail: error.detail, id: error.requestID });
+  const key = error.field ? 'refused.invalid_field' : `refused.${error.code}`;
+  return () => t(has(key) ? key : api.temporary(error) ? 'console.busy' : 'refused.internal', {
+    field: label(error.field), most: number(error.most), id: error.requestID,
+  });
 }
+
+// label is the name that a field of the API has on this page.
+function label(field) {
+  const key = labels[field] ?? field; // that of a policy is the key
+  return has(key) ? t(key) : field;
+}
+
+const labels = {
+  title: 'offer.title', stock: 'offer.stock', price_cents: 'offer.price', value_cents: 'offer.value', pay_within_s: 'offer.pay',
+  begin_at: 'offer.begins', end_at: 'offer.lasts', 'stock.add': 'steer.add',
+};
 
 // askForToken opens the dialog. The reason is why it was opened, or ''.
 function askForToken(reason = '') {
