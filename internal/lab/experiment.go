@@ -99,6 +99,8 @@ type Setup struct {
 	Work   time.Duration `json:"work_ns,omitempty"`
 	Pause  time.Duration `json:"pause_ns,omitempty"`
 	Due    time.Duration `json:"due_ns,omitempty"`
+	// Retries is how often a buyer that is told "busy" comes again.
+	Retries int `json:"retries,omitempty"`
 	// Inner is the lease that an inner call asks for.
 	Inner time.Duration `json:"inner_lease_ns,omitempty"`
 	// Durable makes Redis nodes write to disk before they answer.

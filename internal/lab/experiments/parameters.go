@@ -109,6 +109,12 @@ func waitLimit(least, most time.Duration) lab.Parameter {
 		func(s *lab.Setup, d time.Duration) { s.Policy.LockWaitMS = d.Milliseconds() })
 }
 
+// retries is how often a buyer that is told "busy" comes again.
+func retries(most int) lab.Parameter {
+	return lab.CountParameter("retries", i18n.F("how often a buyer that is told \"busy\" comes again"), 0, most,
+		func(s lab.Setup) int { return s.Retries }, func(s *lab.Setup, n int) { s.Retries = n })
+}
+
 // processes is how many API processes sell.
 func processes() lab.Parameter {
 	return lab.CountParameter("instances", i18n.F("API processes that sell"), 1, 8,

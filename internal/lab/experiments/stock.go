@@ -8,15 +8,12 @@ import (
 	"time"
 
 	"seckill/internal/database"
-	"seckill/internal/eventlog"
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/flawed"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/load"
 	"seckill/internal/lab/testbed"
-	"seckill/internal/lab/witness"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -29,7 +26,10 @@ func stocks() []comparison {
 		{text: "version-rush", scenario: fewAtATime, cases: []setupCase{
 			{id: "version-rush", setup: rushing(voucher.StockVersion), breaks: kinds{finding.Undersold}},
 			{id: "conditional-rush", setup: rushing(voucher.StockConditional), holds: kinds{finding.Undersold, finding.Oversold, finding.LostOrders}},
-		}, parameters: []lab.Parameter{stockModes(voucher.StockVersion, voucher.StockConditional), workInside(time.Second), buyers(rushStock, 20, 300)}},
+			{id: "version-rush-retried", setup: retrying(rushing(voucher.StockVersion)), holds: kinds{finding.Undersold, finding.Oversold, finding.LostOrders}},
+		}, parameters: []lab.Parameter{
+			stockModes(voucher.StockVersion, voucher.StockConditional), workInside(time.Second), buyers(rushStock, 20, 300), retries(300),
+		}},
 		{text: "counted-stock", scenario: lastUnitForTwo, cases: []setupCase{
 			{id: "count-then-insert", setup: listed(flawed.CountThenInsert, own), breaks: kinds{finding.Oversold}},
 			{id: "count-for-each-line", setup: listed(flawed.CountThenInsert, own), breaks: kinds{finding.Oversold}, scenario: twoLines, partner: "take-for-each-line"},
@@ -94,58 +94,6 @@ func rushing(strategy voucher.Stock) lab.Setup {
 	p := openPolicy("none", pauseAt(lock.CriticalSection, rushWork))
 	p.Stock = strategy
 	return lab.Setup{Policy: p}
-}
-
-// fewAtATime makes as many buyers come as there are units, some of them at a time. None comes again.
-func fewAtATime(t *lab.Trial, setup lab.Setup) {
-	n := cmp.Or(setup.Buyers, rushStock)
-	sale := t.Sale(setup.Policy, int64(n), t.API(setup.Instances))
-	outcome := sale.SendLoad(load.Load{Buyers: n, Concurrency: rushAtOnce})
-	t.Load(outcome)
-	evidence := sale.Evidence()
-	evidence.Refused = []int64{}
-	for _, a := range outcome.All {
-		if a.Code != load.Created {
-			evidence.Refused = append(evidence.Refused, a.User)
-		}
-	}
-	t.Measure(i18n.F("sold"), float64(evidence.Audit.Orders), i18n.F("of %d", n))
-	drawConflict(t, evidence)
-	t.Judge(evidence)
-}
-
-// drawConflict draws two buyers who have read the same version. One of them is refused.
-func drawConflict(t *lab.Trial, evidence judge.Evidence) {
-	won := map[int64]*judge.Transaction{}                        // by the version
-	for _, tx := range judge.NewHistory(evidence).Transactions { // by their ends
-		if tx.Write == nil || tx.Write.Mode != eventlog.ModeVersion || tx.Ended == nil || tx.Under == nil {
-			continue
-		}
-		version := tx.Write.Version
-		if tx.Committed() != nil {
-			won[version] = tx
-			continue
-		}
-		first := won[version]
-		if first == nil {
-			continue
-		}
-		w := witness.Tell(evidence, witness.Story{
-			Kind: finding.Undersold, Key: tx.Under.Key, Who: []string{first.By.Who, tx.By.Who}, From: min(first.Began, tx.Began), To: tx.Ended.At,
-			Summary: func(when func(int64) i18n.Text) i18n.Text {
-				return i18n.F("%s and %s both read version %d; %s writes first, at %s, and %s is refused at %s. It is told that the service is busy, as are %d others; at the end %d units are left.",
-					i18n.Name(first.By.Who), i18n.Name(tx.By.Who), version, i18n.Name(first.By.Who), when(first.Ended.At),
-					i18n.Name(tx.By.Who), when(tx.Ended.At), len(evidence.Refused)-1, evidence.Audit.Stock)
-			},
-		})
-		for _, lane := range w.Lanes {
-			for i, m := range lane.Marks {
-				lane.Marks[i].Wrong = lane.Role == finding.Database && m.Kind == finding.Refuses
-			}
-		}
-		t.Witness(w)
-		return
-	}
 }
 
 // shop is a voucher in a database of its own, which programs sell.
