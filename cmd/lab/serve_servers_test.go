@@ -194,7 +194,7 @@ func TestServe(t *testing.T) {
 	if got := g.says(`document.querySelector('.play .go').disabled`); got != "true" {
 		t.Error("it can be run without a prediction")
 	}
-	if told := g.says(`document.body.innerText.includes('so on down the queue')`); told != "false" {
+	if told := g.says(`document.body.innerText.includes('until the queue is empty')`); told != "false" {
 		t.Error("the page gives the outcome away")
 	}
 
@@ -220,7 +220,7 @@ func TestServe(t *testing.T) {
 		if got := g.says(`drawnAt === null || drawnAt >= 0 && drawnAt < innerHeight / 2`); got != "true" {
 			t.Errorf("the picture of the run begins at %s px of %s", g.says(`drawnAt`), g.says(`innerHeight`))
 		}
-		fail.Without(t, g.says(lastOutcome), "It breaks: wrong releases", "wrong releases", "so on down the queue", "Why")
+		fail.Without(t, g.says(lastOutcome), "It breaks: wrong releases", "wrong releases", "until the queue is empty", "Why")
 		g.until("the picture is there", `document.querySelector('.outcome-of svg.picture')?.querySelectorAll('.mark.deleted.wrong').length > 0`)
 	})
 	t.Run("the partner beside it", func(t *testing.T) {
@@ -230,6 +230,7 @@ func TestServe(t *testing.T) {
 		if said := g.says(`document.querySelectorAll('.outcome-of')[1].innerText`); !strings.Contains(said, "uuid-looks-first") || !strings.Contains(said, "It holds") {
 			t.Errorf("the partner's result: %s", said)
 		}
+		g.do(`document.querySelector('.outcome-of .scale input').click()`)
 		g.until("both are on one axis", bothShown+` && new Set([...document.querySelectorAll('.outcome-of')].map((o) =>
 			[...o.querySelector('figure svg').querySelectorAll('.axis text')]).map((l) => l.at(0).textContent + l.at(-1).textContent)).size === 1`)
 		g.fits("naive-result")
@@ -252,7 +253,7 @@ func TestServe(t *testing.T) {
 		fail.Unequal(t, g.says(`document.querySelector('.command code').textContent`), "go run ./cmd/lab run naive-wrong-release --lease 2s", "the command")
 		g.do(`document.querySelector('input[value=holds]').click(); document.querySelector('.play .go').click()`)
 		g.until("the change turned it", lastOutcome+`.includes('The change turned the outcome')`)
-		if said := g.says(lastOutcome); !strings.Contains(said, "It holds") || !strings.Contains(said, "Right!") || strings.Contains(said, "so on down the queue") || strings.Contains(said, "undefined") {
+		if said := g.says(lastOutcome); !strings.Contains(said, "It holds") || !strings.Contains(said, "Right!") || strings.Contains(said, "until the queue is empty") || strings.Contains(said, "undefined") {
 			t.Errorf("the result: %s", said)
 		}
 	})
@@ -266,7 +267,7 @@ func TestServe(t *testing.T) {
 		}
 		// What is drawn is noted where it is drawn: a busy machine may not ask in time.
 		g.do(`globalThis.drawn = new Set(); new MutationObserver(() => drawn.add(
-			document.querySelectorAll('.live svg .lane ~ .bar, .live svg .lane ~ .mark').length)).observe(document.querySelector('.live'), { childList: true, subtree: true })`)
+			document.querySelectorAll('.live svg > .bar, .live svg > .mark').length)).observe(document.querySelector('.live'), { childList: true, subtree: true })`)
 		start := func() {
 			complete = g.says(runs)
 			g.do(`document.querySelector('input[value=none]').click(); document.querySelector('.play .go').click()`)

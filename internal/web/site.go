@@ -72,9 +72,9 @@ func New(cfg Config) (*Site, error) {
 	return newSite(map[string]string{"/": "buyers", "/console": "console"}, cfg, nil)
 }
 
-// NewLab reads those of the laboratory's page. pictures is the style sheet of its pictures.
-func NewLab(pictures string) (*Site, error) {
-	return newSite(map[string]string{"/": "lab"}, Config{Lab: true}, map[string]string{"picture.css": pictures})
+// NewLab reads those of the laboratory's page. more are the files that come with its pictures, by name.
+func NewLab(more map[string]string) (*Site, error) {
+	return newSite(map[string]string{"/": "lab"}, Config{Lab: true}, more)
 }
 
 // newSite reads pages, by path, and adds more static files to those of the folder.

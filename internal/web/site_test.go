@@ -27,7 +27,7 @@ func newSite(t *testing.T) *web.Site {
 // sites are the service's pages and the laboratory's.
 func sites(t *testing.T) []*web.Site {
 	t.Helper()
-	lab, err := web.NewLab(".picture { color: red; }")
+	lab, err := web.NewLab(map[string]string{"picture.css": ".picture { color: red; }", "player.js": ""})
 	fail.NowIf(t, err)
 	return []*web.Site{newSite(t), lab}
 }

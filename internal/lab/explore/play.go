@@ -98,7 +98,7 @@ func play(ctx context.Context, t cleaner, c Config, s Schedule, in place) (Playe
 		}
 	}
 	j := judge.Judge(b.evidence())
-	if w, ok := witness.Live(j, c.Buyers); ok {
+	if w, _, ok := witness.Live(j, c.Buyers, nil); ok {
 		p.Picture = &w
 	}
 	var kinds []finding.Kind

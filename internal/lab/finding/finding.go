@@ -178,6 +178,8 @@ type Lane struct {
 	Role  Role   `json:"role"`
 	Spans []Span `json:"spans,omitempty"`
 	Marks []Mark `json:"marks,omitempty"`
+	// Stock is what is left when the picture begins, in a database's lane; nil: it is not known.
+	Stock *int64 `json:"stock,omitempty"`
 }
 
 // SpanKind says what a span of time is.
@@ -238,4 +240,6 @@ type Mark struct {
 	Wrong bool   `json:"wrong,omitempty"`
 	// Cause marks what made the wrong thing possible: a lease that ended, a node that restarted.
 	Cause bool `json:"cause,omitempty"`
+	// Stock is what is left after it, in a database's lane; nil: it is not known.
+	Stock *int64 `json:"stock,omitempty"`
 }

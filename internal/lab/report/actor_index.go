@@ -209,3 +209,20 @@ func num(v float64) string {
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
 }
+
+// unit is what times on an axis are written in.
+type unit struct {
+	name string
+	ms   float64
+}
+
+// unitOf returns seconds for an axis that goes as far as ten of them.
+func unitOf(last float64) unit {
+	const second = 1000
+	if last >= 10*second {
+		return unit{"s", second}
+	}
+	return unit{"ms", 1}
+}
+
+func (u unit) of(ms float64) string { return num(ms / u.ms) }

@@ -144,10 +144,11 @@ func (t *text) axis() {
 		line.set(c, '─', 0, false)
 	}
 	last := -1
+	unit := unitOf(t.axes.to)
 	for i, ms := range t.axes.ticks((t.width - t.gutter) / 9) {
-		label := num(ms)
+		label := unit.of(ms)
 		if i == 0 {
-			label += " ms"
+			label += " " + unit.name
 		}
 		c := t.col(ms)
 		line.set(c, '┴', 0, false)

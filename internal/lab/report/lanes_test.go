@@ -105,7 +105,7 @@ func TestEveryOwnerHasAColour(t *testing.T) {
 			Name: "buyer " + strconv.Itoa(i+1), Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Waits, To: 10}},
 		})
 	}
-	svg, err := report.SVG(wit, "seven", i18n.English, report.Wide)
+	svg, err := report.SVG(wit, "seven", i18n.English, report.Wide, report.ByTime)
 	fail.NowIf(t, err)
 	css := string(report.PictureCSS())
 	for i := range 7 {
@@ -125,7 +125,7 @@ func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 	}}}
 	for label, want := range map[string]bool{"is inside": false, "": true} {
 		wit.Lanes[0].Spans[0].Label = i18n.Plain(label)
-		svg, err := report.SVG(wit, "in", i18n.English, report.Wide)
+		svg, err := report.SVG(wit, "in", i18n.English, report.Wide, report.ByTime)
 		fail.NowIf(t, err)
 		text := strings.ReplaceAll(lanes(t, wit, 100, false), "\u00a0", " ")
 		if strings.Contains(text, means) != want || strings.Contains(string(svg), means) != want {

@@ -2,11 +2,13 @@ package report
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strconv"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/steps"
 )
 
 // Sizes of a picture, in its own units. A page shows a wide one between 800 and 1200
@@ -47,6 +49,15 @@ func (s Size) ticks() int {
 	return 9
 }
 
+// Scale is what the width of a picture stands for.
+type Scale string
+
+// The scales.
+const (
+	ByTime  Scale = "time"
+	BySteps Scale = "steps" // every step has the same width: nothing is crowded
+)
+
 // px is a length, printed with one decimal.
 type px float64
 
@@ -66,8 +77,12 @@ type picture struct {
 	Rules           []px
 	Causes          []px
 	Owners          []int // that need a hatch
+	Steps           []px  // of its history: where each one ends
 	Legend          []legendItem
 }
+
+// Depth is the height of the lanes.
+func (p *picture) Depth() px { return p.Bottom - p.Top }
 
 type pictureTick struct {
 	X      px
@@ -108,6 +123,7 @@ type pictureBar struct {
 
 // pictureMark is a mark, or a text that had no room in its bar.
 type pictureMark struct {
+	Step         int              // of its history
 	Kind         finding.MarkKind // "": no symbol
 	Owner        int
 	Moment, From px // on the bar
@@ -120,9 +136,13 @@ type pictureMark struct {
 }
 
 // draw lays out a witness in a language.
-func draw(wit finding.Witness, id string, lang i18n.Language, size Size) *picture {
-	d := drawing{actors: newActorIndex(wit), lanes: arranged(wit.Lanes), lang: lang, size: size, width: size.width()}
+func draw(wit finding.Witness, id string, lang i18n.Language, size Size, scale Scale) *picture {
+	d := drawing{actors: newActorIndex(wit), lang: lang, size: size, scale: scale, width: size.width(), history: steps.New(wit)}
+	d.lanes, d.byStep = arranged(wit.Lanes), arranged(d.history.ByStep.Lanes)
 	d.from, d.to = period(d.lanes, wit.From, wit.Until)
+	if scale == BySteps {
+		d.lanes, d.from, d.to = d.byStep, -0.5, float64(len(d.history.Steps))
+	}
 	d.left, d.right = edge+d.gutter(), d.width-edge-12
 	d.pic = &picture{
 		ID: id, Title: titleOf(wit).In(lang), Desc: wit.Summary.In(lang),
@@ -137,6 +157,7 @@ func draw(wit finding.Witness, id string, lang i18n.Language, size Size) *pictur
 		y += d.lane(lane, y)
 	}
 	d.pic.Bottom = px(y)
+	d.cursors()
 	d.wrongs(y)
 	d.pic.Height = px(d.legend(y+10) + 6)
 	return d.pic
@@ -163,9 +184,12 @@ func titleOfKind(kind finding.Kind) i18n.Text {
 type drawing struct {
 	pic         *picture
 	actors      actorIndex
+	history     steps.History
 	lanes       []finding.Lane
+	byStep      []finding.Lane // the same, with the numbers of the steps in place of times
 	lang        i18n.Language
 	size        Size
+	scale       Scale
 	width       float64
 	from, to    float64 // ms
 	left, right float64
@@ -209,15 +233,44 @@ func (d *drawing) nameOf(lane finding.Lane) (name, detail string) {
 	return name, detail
 }
 
+// cursors are where the picture ends after each step: behind its marks.
+func (d *drawing) cursors() {
+	for i, s := range d.history.Steps {
+		at := d.x(s.At) + symbolSize
+		if d.scale == BySteps {
+			at = d.x(float64(i) + 0.5)
+		}
+		d.pic.Steps = append(d.pic.Steps, px(at))
+	}
+}
+
+// axis writes times above the lanes: round ones, or those of the steps.
 func (d *drawing) axis() {
 	last := -1e9
-	times := ticks(d.from, d.to, d.size.ticks())
-	for i, t := range times {
-		text, anchor := num(t), "middle"
-		if i == 0 {
-			text += " ms"
+	type tick struct{ at, ms float64 }
+	var all []tick
+	for _, ms := range ticks(d.from, d.to, d.size.ticks()) {
+		all = append(all, tick{ms, ms})
+	}
+	if d.scale == BySteps {
+		all = nil
+		for i, s := range d.history.Steps {
+			all = append(all, tick{float64(i), s.At})
 		}
-		x, w := d.x(t), textWidth(text, smallSize)
+	}
+	if len(all) == 0 {
+		return
+	}
+	unit := unitOf(all[len(all)-1].ms)
+	for i, t := range all {
+		text, anchor := unit.of(t.ms), "middle"
+		if d.scale == BySteps {
+			text = strconv.FormatFloat(t.ms/unit.ms, 'f', max(0, 1-int(math.Log10(max(1, t.ms/unit.ms)))), 64)
+		}
+		if i == 0 {
+			text += " " + unit.name
+		}
+		x, w := d.x(t.at), textWidth(text, smallSize)
 		left := x - w/2
 		switch {
 		case x+w/2 > d.width-2:
@@ -248,8 +301,11 @@ func (d *drawing) lane(lane finding.Lane, y float64) float64 {
 	if len(lane.Spans) == 0 {
 		bottom = top
 	}
+	at := len(d.pic.Lanes)
 	for i := range lane.Marks {
-		labels = append(labels, d.mark(lane, lane.Marks[i]))
+		m := d.mark(lane, lane.Marks[i])
+		m.mark.Step = int(d.byStep[at].Marks[i].At)
+		labels = append(labels, m)
 	}
 	out.Bars = bars
 	if len(labels) > 0 {
@@ -301,7 +357,7 @@ type markLabel struct {
 func (d *drawing) mark(lane finding.Lane, m finding.Mark) *markLabel {
 	owner := d.actors.owner(lane, m.Who)
 	text := d.actors.text(lane, m).In(d.lang)
-	full := i18n.F("%s ms: %s", num(m.At), markText(m)).In(d.lang)
+	full := i18n.F("%s ms: %s", num(d.ms(m.At)), markText(m)).In(d.lang)
 	if m.Who != "" && m.Who != lane.Name {
 		full += " (" + i18n.Name(m.Who).In(d.lang) + ")"
 	}
@@ -309,6 +365,14 @@ func (d *drawing) mark(lane finding.Lane, m finding.Mark) *markLabel {
 		label: d.label(d.x(m.At), text, m.Wrong || m.Cause, true),
 		mark:  pictureMark{Kind: m.Kind, Owner: owner, Wrong: m.Wrong, Cause: m.Cause, Full: full},
 	}
+}
+
+// ms is a time in the picture, in ms.
+func (d *drawing) ms(at float64) float64 {
+	if d.scale != BySteps {
+		return at
+	}
+	return d.history.Steps[min(max(int(at), 0), len(d.history.Steps)-1)].At
 }
 
 func (d *drawing) label(x float64, text string, wrong, mark bool) label {

@@ -20,23 +20,23 @@ var pictureCSS string
 
 // SVGs draws a witness in each size; the stylesheet shows the one that fits. See [SVG].
 func SVGs(wit finding.Witness, id string, lang i18n.Language) (template.HTML, error) {
-	wide, err := SVG(wit, id, lang, Wide)
+	wide, err := SVG(wit, id, lang, Wide, ByTime)
 	if err != nil {
 		return "", err
 	}
-	narrow, err := SVG(wit, id+"-narrow", lang, Narrow)
+	narrow, err := SVG(wit, id+"-narrow", lang, Narrow, ByTime)
 	return wide + "\n" + narrow, err
 }
 
 // SVG draws a witness in a language, for a page that has the stylesheet [PictureCSS]. The id must be
 // unique within the page.
-func SVG(wit finding.Witness, id string, lang i18n.Language, size Size) (template.HTML, error) {
+func SVG(wit finding.Witness, id string, lang i18n.Language, size Size, scale Scale) (template.HTML, error) {
 	t, err := template.New("picture").Funcs(pictureFuncs()).Parse(pictureTemplate)
 	if err != nil {
 		return "", fmt.Errorf("report: %w", err)
 	}
 	var out strings.Builder
-	if err := t.Execute(&out, draw(wit, id, lang, size)); err != nil {
+	if err := t.Execute(&out, draw(wit, id, lang, size, scale)); err != nil {
 		return "", fmt.Errorf("report: drawing %s: %w", id, err)
 	}
 	// The template has escaped the texts of the witness.
@@ -117,6 +117,7 @@ func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, labels 
 		bFrom, bTo := d.extent(b)
 		return aFrom < bTo-0.5 && bFrom < aTo-0.5
 	})
+	at := len(d.pic.Lanes)
 	for _, row := range rows {
 		for _, s := range row {
 			bar, beside := d.bar(lane, s, y)
@@ -129,13 +130,19 @@ func (d *drawing) bars(lane finding.Lane, y float64) (bars []pictureBar, labels 
 				labels = append(labels, &markLabel{
 					label: d.label(x, beside, s.Wrong, false),
 					from:  y + barHeight,
-					mark:  pictureMark{Owner: bar.Owner, Wrong: s.Wrong, Full: bar.Full},
+					mark:  pictureMark{Step: d.stepOf(at, lane, s), Owner: bar.Owner, Wrong: s.Wrong, Full: bar.Full},
 				})
 			}
 		}
 		y += barHeight + barGap
 	}
 	return bars, labels, y - barGap
+}
+
+// stepOf is the step that a span of a lane begins with.
+func (d *drawing) stepOf(at int, lane finding.Lane, s finding.Span) int {
+	i := slices.IndexFunc(lane.Spans, func(o finding.Span) bool { return o.Kind == s.Kind && o.From == s.From && o.Who == s.Who })
+	return int(d.byStep[at].Spans[i].From)
 }
 
 // extent is where a span is drawn; the shortest is still seen.
@@ -156,10 +163,10 @@ func (d *drawing) bar(lane finding.Lane, s finding.Span, y float64) (bar picture
 	bar = pictureBar{
 		X: px(from), Y: px(y), W: px(to - from), H: barHeight,
 		Kind: s.Kind, Owner: owner, Wrong: s.Wrong, Open: s.Open,
-		Full: i18n.F("%s: %s to %s ms", told, num(s.From), num(s.To)).In(d.lang),
+		Full: i18n.F("%s: %s to %s ms", told, num(d.ms(s.From)), num(d.ms(s.To))).In(d.lang),
 	}
 	if s.Open {
-		bar.Full = i18n.F("%s: from %s ms on", told, num(s.From)).In(d.lang)
+		bar.Full = i18n.F("%s: from %s ms on", told, num(d.ms(s.From))).In(d.lang)
 	}
 	size, inner := labelSize, to-from-14
 	if s.Wrong {

@@ -50,7 +50,7 @@ func (s *session) follow(ctx context.Context, one *run) {
 // look draws a run as it is now.
 func (s *session) look(one *run) {
 	s.mu.Lock()
-	bed, still := one.testbed, one.still()
+	bed, still, actors := one.testbed, one.still(), one.actors
 	s.mu.Unlock()
 	if bed == nil || still {
 		return
@@ -62,23 +62,13 @@ func (s *session) look(one *run) {
 		evidence.Database = one.bench.Setup().Database()
 	}
 	j := judge.Look(evidence)
-	w, ok := witness.Live(j, liveActors)
+	w, actors, ok := witness.Live(j, liveActors, actors)
 	if !ok {
 		return
 	}
-	live := map[drawnFor][]byte{}
-	for _, l := range i18n.Languages() {
-		for _, size := range []report.Size{report.Wide, report.Narrow} {
-			drawn, err := report.SVG(w, "live", l, size)
-			if err != nil {
-				return // the next look may be luckier, and the result has its own pictures
-			}
-			live[drawnFor{l, size}] = []byte(drawn)
-		}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one.live, one.found = live, map[finding.Kind]int{}
+	one.live, one.actors, one.found = &w, actors, map[finding.Kind]int{}
 	one.picture++
 	one.lookedAt = began
 	for kind, n := range j.Anomalies {
@@ -97,45 +87,78 @@ func (one *run) lock() string {
 	return one.experiment.Lock()
 }
 
-// livePicture is GET /api/live.svg. A page may ask when the run has just ended: that is no error.
+// livePicture is GET /api/live.svg, and /api/live.steps. A page may ask when the run has just ended: that is no error.
 func (s *Server) livePicture(w http.ResponseWriter, r *http.Request) error {
 	return s.writeLive(w, r, func() *run { return s.session.now })
 }
 
 // writeLive answers with the latest picture of a run, or with nothing where there is none.
 func (s *Server) writeLive(w http.ResponseWriter, r *http.Request, of func() *run) error {
-	reader, err := readerOf(r)
-	if err != nil {
+	if _, err := readerOf(r); err != nil {
 		return err
 	}
 	s.session.mu.Lock()
-	var drawn []byte
+	var live *finding.Witness
 	if one := of(); one != nil {
-		drawn = one.live[reader]
+		live = one.live
 	}
 	s.session.mu.Unlock()
-	if drawn == nil {
+	if live == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	writeSVG(w, drawn)
+	return writePicture(w, r, *live, "live")
+}
+
+// reader is for whom a picture is drawn, and how.
+type reader struct {
+	language i18n.Language
+	size     report.Size
+	scale    report.Scale
+}
+
+// readerOf is for whom a picture is asked for: ?lang=zh, ?size=narrow, ?scale=steps; English, wide and true time without them.
+func readerOf(r *http.Request) (reader, error) {
+	language, err := languageOf(r)
+	size := report.Size(cmp.Or(r.URL.Query().Get("size"), string(report.Wide)))
+	scale := report.Scale(cmp.Or(r.URL.Query().Get("scale"), string(report.ByTime)))
+	switch {
+	case err != nil:
+	case size != report.Wide && size != report.Narrow:
+		err = fmt.Errorf("%w: size is %q; it can be wide or narrow", errInvalid, size)
+	case scale != report.ByTime && scale != report.BySteps:
+		err = fmt.Errorf("%w: scale is %q; it can be time or steps", errInvalid, scale)
+	}
+	return reader{language, size, scale}, err
+}
+
+// writePicture answers with a picture, or, for an address that ends with .steps, with what plays it.
+func writePicture(w http.ResponseWriter, r *http.Request, shown finding.Witness, id string) error {
+	of, err := readerOf(r)
+	if err != nil {
+		return err
+	}
+	if strings.HasSuffix(r.URL.Path, stepsSuffix) {
+		return writeJSON(w, http.StatusOK, report.NewPlayer(shown, of.language))
+	}
+	drawn, err := report.SVG(shown, id, of.language, of.size, of.scale)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = w.Write([]byte(drawn)) // the client may be gone
 	return nil
 }
 
-// drawnFor is for whom a picture is drawn.
-type drawnFor struct {
-	language i18n.Language
-	size     report.Size
-}
+// stepsSuffix is that of the address of a picture's steps.
+const stepsSuffix = ".steps"
 
-// readerOf is for whom a picture is asked for: ?lang=zh and ?size=narrow, English and wide without them.
-func readerOf(r *http.Request) (drawnFor, error) {
-	language, err := languageOf(r)
-	size := report.Size(cmp.Or(r.URL.Query().Get("size"), string(report.Wide)))
-	if err == nil && size != report.Wide && size != report.Narrow {
-		err = fmt.Errorf("%w: size is %q; it can be wide or narrow", errInvalid, size)
+// nameOf is what the address of a picture, or of its steps, names.
+func nameOf(address string) (name string, ok bool) {
+	if name, ok = strings.CutSuffix(address, stepsSuffix); !ok {
+		name, ok = strings.CutSuffix(address, ".svg")
 	}
-	return drawnFor{language, size}, err
+	return name, ok
 }
 
 // languageOf is the language that a picture is asked for in: ?lang=zh, English without it.
@@ -147,13 +170,13 @@ func languageOf(r *http.Request) (i18n.Language, error) {
 	return language, nil
 }
 
-// picture is GET /api/runs/{n}/{i}.svg.
+// picture is GET /api/runs/{n}/{i}.svg, and /api/runs/{n}/{i}.steps.
 func (s *Server) picture(w http.ResponseWriter, r *http.Request) error {
 	one, err := s.session.find(r.PathValue("n"))
 	if err != nil {
 		return err
 	}
-	name, ok := strings.CutSuffix(r.PathValue("picture"), ".svg")
+	name, ok := nameOf(r.PathValue("picture"))
 	i, err := strconv.Atoi(name)
 	all := witnesses(&one.result)
 	if !ok || err != nil || i < 0 || i >= len(all) {
@@ -171,16 +194,7 @@ func (s *Server) picture(w http.ResponseWriter, r *http.Request) error {
 	if shown.From = from; until != nil {
 		shown.Until = *until
 	}
-	reader, err := readerOf(r)
-	if err != nil {
-		return err
-	}
-	drawn, err := report.SVG(shown, fmt.Sprintf("run%d-%d", one.n, i), reader.language, reader.size)
-	if err != nil {
-		return err
-	}
-	writeSVG(w, []byte(drawn))
-	return nil
+	return writePicture(w, r, shown, fmt.Sprintf("run%d-%d", one.n, i))
 }
 
 // moment reads an end of the axis from the address, in ms; nil if it is not given.
@@ -194,11 +208,6 @@ func moment(r *http.Request, name string) (*float64, error) {
 		return nil, fmt.Errorf("%w: %s is %q; 0 to %d ms", errInvalid, name, given, maxUntil)
 	}
 	return &ms, nil
-}
-
-func writeSVG(w http.ResponseWriter, drawn []byte) {
-	w.Header().Set("Content-Type", "image/svg+xml")
-	_, _ = w.Write(drawn) // the client may be gone
 }
 
 // witnesses are the pictures of a result, the deciding one first.

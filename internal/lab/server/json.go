@@ -101,7 +101,7 @@ type measureJSON struct {
 }
 
 type pictureJSON struct {
-	URL     string                   `json:"url"`  // ?lang=zh: in Chinese
+	URL     string                   `json:"url"`  // without the suffix, .svg or .steps
 	Kind    finding.Kind             `json:"kind"` // "": it shows how an anomaly was prevented
 	Summary map[i18n.Language]string `json:"summary"`
 	Key     string                   `json:"key"`
@@ -116,7 +116,7 @@ func newOutcome(one *run) outcomeJSON {
 		out.Texts = languages(e, func(x lab.Texts) toldAfterJSON { return toldAfterJSON{x.Title, x.Hypothesis, x.Why, x.Cure} })
 	}
 	for i, w := range witnesses(&r) {
-		p := pictureJSON{URL: fmt.Sprintf("/api/runs/%d/%d.svg", one.n, i), Kind: w.Kind, Summary: w.Summary.All(), Key: w.Key}
+		p := pictureJSON{URL: fmt.Sprintf("/api/runs/%d/%d", one.n, i), Kind: w.Kind, Summary: w.Summary.All(), Key: w.Key}
 		p.BeginMS, p.EndMS = w.Period()
 		out.Pictures = append(out.Pictures, p)
 	}

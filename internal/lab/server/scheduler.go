@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"seckill/internal/lab/explore"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
-	"seckill/internal/lab/report"
 	"seckill/internal/lock"
 )
 
@@ -61,7 +59,7 @@ type playedJSON struct {
 	Found []explore.Finding `json:"found"`
 	// Reached says that the aim was reached within the budget.
 	Reached bool `json:"reached"`
-	// Picture is the address of the picture; "": there is nothing to be seen yet. ?lang=zh and ?size=narrow as elsewhere.
+	// Picture is the address of the picture without its suffix; "": there is nothing to be seen yet.
 	Picture string `json:"picture"`
 }
 
@@ -136,18 +134,14 @@ func newPlayed(p explore.Played, budget explore.Budget, aim finding.Kind) played
 	}
 	out.Reached = !out.Over && slices.ContainsFunc(p.Found, func(f explore.Finding) bool { return f.Kind == aim })
 	if p.Picture != nil {
-		out.Picture = "/api/schedules/" + p.Schedule.String() + ".svg"
+		out.Picture = "/api/schedules/" + p.Schedule.String()
 	}
 	return out
 }
 
-// schedulePicture is GET /api/schedules/{schedule}.svg.
+// schedulePicture is GET /api/schedules/{schedule}.svg, and /api/schedules/{schedule}.steps.
 func (s *Server) schedulePicture(w http.ResponseWriter, r *http.Request) error {
-	reader, err := readerOf(r)
-	if err != nil {
-		return err
-	}
-	name, ok := strings.CutSuffix(r.PathValue("picture"), ".svg")
+	name, ok := nameOf(r.PathValue("picture"))
 	if !ok {
 		return errNotFound
 	}
@@ -162,12 +156,7 @@ func (s *Server) schedulePicture(w http.ResponseWriter, r *http.Request) error {
 	if p.Picture == nil {
 		return errNotFound
 	}
-	drawn, err := report.SVG(*p.Picture, "schedule", reader.language, reader.size)
-	if err != nil {
-		return err
-	}
-	writeSVG(w, []byte(drawn))
-	return nil
+	return writePicture(w, r, *p.Picture, "schedule")
 }
 
 // answer is POST /api/schedule/answer: whether a level can be won, for a visitor that has won it or says that it cannot be.

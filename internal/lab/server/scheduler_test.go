@@ -56,9 +56,10 @@ func TestSchedule(t *testing.T) {
 	if !p.Reached || p.Over || p.Left["preemptions"]+p.Left["expiries"] != 0 {
 		t.Errorf("two holders: %+v", p)
 	}
-	for _, query := range []string{"", "?lang=zh&size=narrow"} {
-		f.want(http.StatusOK, "<svg", "GET", p.Picture+query, "")
+	for _, query := range []string{"", "?lang=zh&size=narrow&scale=steps"} {
+		f.want(http.StatusOK, "<svg", "GET", p.Picture+".svg"+query, "")
 	}
+	f.want(http.StatusOK, "Buyer 2 gets the lock; buyer 1 believes that it has it, too", "GET", p.Picture+".steps", "")
 	p = f.plays(`{"lock":"naive","buyers":2,"steps":"s1-q1-r1-t-s2-q2-r2","budget":{"preemptions":1},"aim":"overlaps"}`)
 	if p.Reached || !p.Over || len(p.Next) > 0 {
 		t.Errorf("beyond the budget: %+v", p)

@@ -50,7 +50,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Experiments.Validate(); err != nil {
 		return nil, err
 	}
-	site, err := web.NewLab(string(report.PictureCSS()))
+	site, err := web.NewLab(map[string]string{"picture.css": string(report.PictureCSS()), "player.js": report.PlayerJS()})
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +70,14 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		"POST /api/bench/file":         s.readBench,
 		"GET /api/bench.json":          s.benchFile,
 		"GET /api/bench.svg":           s.benchPicture,
+		"GET /api/bench.steps":         s.benchPicture,
 		"POST /api/schedule":           s.play,
 		"POST /api/schedule/answer":    s.answer,
 		"GET /api/schedules/{picture}": s.schedulePicture,
 		"GET /api/runs/{n}":            s.result,
 		"GET /api/runs/{n}/{picture}":  s.picture,
 		"GET /api/live.svg":            s.livePicture,
+		"GET /api/live.steps":          s.livePicture,
 		"GET /api/report":              s.report,
 		"GET /api/events":              s.streams.serve,
 		"GET /{$}":                     s.page,

@@ -203,7 +203,7 @@ func TestRun(t *testing.T) {
 	events.until(`"runs":[{"n":1,"experiment":"weak","changed":[],"observed":"breaks","skipped":false,"predicted":"breaks:overlaps","right":true}]`)
 
 	text := f.want(200, `"prediction_right":true`, "GET", "/api/runs/1", "")
-	fail.Without(t, text, `"as_written":true`, `"why":"the reason"`, `"why":"缘由"`, `"url":"/api/runs/1/0.svg"`, `"begin_ms":0`, `"end_ms":100`, `"observed":"breaks"`)
+	fail.Without(t, text, `"as_written":true`, `"why":"the reason"`, `"why":"缘由"`, `"url":"/api/runs/1/0"`, `"begin_ms":0`, `"end_ms":100`, `"observed":"breaks"`)
 	f.want(200, "weak breaks", "GET", "/api/report", "")
 
 	f.want(202, `{"run":2}`, "POST", "/api/runs", `{"experiment":"weak","values":{"buyers":"3"}}`)
@@ -242,14 +242,19 @@ func TestPicture(t *testing.T) {
 	f.want(200, "自认为持有，其实已失去", "GET", "/api/runs/1/0.svg?until=400&lang=zh", "")
 	f.want(400, "invalid_request", "GET", "/api/runs/1/0.svg?lang=fr", "")
 	f.want(400, "invalid_request", "GET", "/api/live.svg?lang=fr", "")
+	f.want(400, "invalid_request", "GET", "/api/runs/1/0.svg?scale=other", "")
+	f.want(200, `class="now"`, "GET", "/api/runs/1/0.svg?scale=steps&size=narrow", "")
+	fail.Without(t, f.want(200, `"steps":[{"at_ms":0,`, "GET", "/api/runs/1/0.steps?lang=zh", ""), `"play":"播放"`, `"does":"believes"`)
+	f.want(400, "invalid_request", "GET", "/api/runs/1/0.steps?lang=fr", "")
 	for _, until := range []string{"-1", "x", "NaN", "1e9"} {
 		f.want(400, "invalid_request", "GET", "/api/runs/1/0.svg?until="+until, "")
 		f.want(400, "invalid_request", "GET", "/api/runs/1/0.svg?from="+until, "")
 	}
-	for _, path := range []string{"/api/runs/1/1.svg", "/api/runs/1/-1.svg", "/api/runs/1/0", "/api/runs/2/0.svg", "/api/runs/x/0.svg", "/api/other"} {
+	for _, path := range []string{"/api/runs/1/1.svg", "/api/runs/1/1.steps", "/api/runs/1/-1.svg", "/api/runs/1/0", "/api/runs/2/0.svg", "/api/runs/x/0.svg", "/api/other"} {
 		f.want(404, "not_found", "GET", path, "")
 	}
 	f.want(204, "", "GET", "/api/live.svg", "") // nothing runs
+	f.want(204, "", "GET", "/api/live.steps", "")
 }
 
 // A run that was cancelled leaves nothing, and the next one can begin.

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/lab/byhand"
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
+	"seckill/internal/lab/judge"
 	"seckill/internal/lab/testbed"
 )
 
@@ -46,8 +47,9 @@ type run struct {
 
 	// The live view of a run.
 	doing   i18n.Text
-	live    map[drawnFor][]byte // a picture
-	picture int                 // counts the pictures
+	live    *finding.Witness // nil: nothing has happened yet
+	actors  []judge.Actor    // those that have lanes in it
+	picture int              // counts the pictures
 	// lookedAt is when the picture was drawn.
 	lookedAt time.Time
 	found    map[finding.Kind]int

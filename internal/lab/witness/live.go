@@ -10,26 +10,32 @@ import (
 	"seckill/internal/lab/judge"
 )
 
-// Live draws a history that goes on: the latest actors, at most so many of them, from the
-// beginning up to now. The axis goes further than now, to a round time, so that the picture
-// grows along it. It reports false if there is nothing to show yet.
-func Live(j judge.Judgement, most int) (finding.Witness, bool) {
+// Live draws a history that goes on: at most so many actors, from the beginning up to now. Those of an earlier picture
+// keep their lanes; then come the latest. The axis goes further than now, to a round time, so that the picture grows along
+// it. It returns the actors in the order of their lanes, and false if there is nothing to show yet.
+func Live(j judge.Judgement, most int, earlier []judge.Actor) (w finding.Witness, actors []judge.Actor, ok bool) {
 	h := &history{History: j.History}
 	key := h.busiestKey()
-	in, begun := h.latest(key, most)
+	in, begun := h.latest(key, most, earlier)
 	if begun == judge.Never {
-		return finding.Witness{}, false
+		return finding.Witness{}, earlier, false
 	}
 	d := h.draw("", key, begun, h.End, in)
 	if len(d.participants) == 0 {
-		return finding.Witness{}, false
+		return finding.Witness{}, earlier, false
+	}
+	slices.SortStableFunc(d.participants, func(a, b *participant) int {
+		return cmp.Compare(uint(slices.Index(earlier, a.by)), uint(slices.Index(earlier, b.by))) // a new one comes last
+	})
+	for _, p := range d.participants {
+		actors = append(actors, p.by)
 	}
 	d.from, d.to = begun, h.End
 	d.showOrders = key == ""
 	d.markFound(j.Incidents)
-	w := d.witness(i18n.Text{})
+	w = d.witness(i18n.Text{})
 	w.Until = roundUp(milli(d.to - d.Begin))
-	return w, true
+	return w, actors, true
 }
 
 // busiestKey is the key that most holds and refusals are about; "" if there is none.
@@ -53,9 +59,9 @@ func (h *history) busiestKey() string {
 	return busiest
 }
 
-// latest returns the actors that have done something last, and when the first of them began.
+// latest returns earlier actors and those that have done something last, and when the first of them began.
 // Those that got in come before those that wait.
-func (h *history) latest(key string, most int) (in subjects, begun int64) {
+func (h *history) latest(key string, most int, earlier []judge.Actor) (in subjects, begun int64) {
 	type activity struct {
 		by    judge.Actor
 		last  int64
@@ -89,6 +95,9 @@ func (h *history) latest(key string, most int) (in subjects, begun int64) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *activity) int {
+		if before, other := slices.Contains(earlier, a.by), slices.Contains(earlier, b.by); before != other {
+			return map[bool]int{true: -1, false: 1}[before]
+		}
 		if a.inner != b.inner {
 			return map[bool]int{true: -1, false: 1}[a.inner]
 		}

@@ -25,7 +25,7 @@ func TestLive(t *testing.T) {
 		102.5 store 18 ttl=99
 		120 19@2 acquiring
 		140 end`)
-	w, ok := witness.Live(judge.Look(ev), 5)
+	w, _, ok := witness.Live(judge.Look(ev), 5, nil)
 	if !ok {
 		t.Fatal("there is no picture")
 	}
@@ -39,10 +39,10 @@ func TestLive(t *testing.T) {
 	if w.Until != 500 {
 		t.Errorf("the axis goes to %v ms", w.Until)
 	}
-	if few, _ := witness.Live(judge.Look(ev), 2); len(actors(few)) != 2 || actors(few)[1] != "buyer 18 (api-2)" {
+	if few, _, _ := witness.Live(judge.Look(ev), 2, nil); len(actors(few)) != 2 || actors(few)[1] != "buyer 18 (api-2)" {
 		t.Errorf("of three actors, two are %q: want those that got in", actors(few))
 	}
-	if _, ok := witness.Live(judge.Look(judge.Evidence{}), 5); ok {
+	if _, _, ok := witness.Live(judge.Look(judge.Evidence{}), 5, nil); ok {
 		t.Error("there is a picture of nothing")
 	}
 }

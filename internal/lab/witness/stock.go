@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"cmp"
 	"fmt"
 
 	"seckill/internal/eventlog"
@@ -199,12 +200,13 @@ func (d *drawing) writing(s *judge.Transaction) i18n.Text {
 // databaseLane shows the results of the transactions.
 func (d *drawing) databaseLane() finding.Lane {
 	lane := finding.Lane{Name: d.Database, Role: finding.Database}
+	left := d.stock(&lane)
 	for _, p := range d.participants {
 		for _, s := range p.transactions {
 			if s.Ended == nil || !d.inside(s.Ended.At) || s.Write == nil && s.Insert == nil {
 				continue
 			}
-			m := finding.Mark{Kind: finding.WritesStock, At: d.ms(s.Ended.At), Who: p.name, Wrong: d.wrong[s]}
+			m := finding.Mark{Kind: finding.WritesStock, At: d.ms(s.Ended.At), Who: p.name, Wrong: d.wrong[s], Stock: left[s]}
 			switch {
 			case s.Committed() == nil:
 				m.Kind, m.Label, m.Wrong = finding.Refuses, i18n.F("refused"), false
@@ -227,4 +229,50 @@ func (d *drawing) databaseLane() finding.Lane {
 		}
 	}
 	return lane
+}
+
+// stock notes what is left when the picture begins, and returns what was left after each transaction that took from it.
+// Nothing is noted if there is more than one voucher, or if the beginning is not known.
+func (d *drawing) stock(lane *finding.Lane) map[*judge.Transaction]*int64 {
+	var voucher int64
+	for _, p := range d.participants {
+		for _, s := range p.transactions {
+			if voucher = cmp.Or(voucher, s.Voucher); s.Voucher != voucher {
+				return nil
+			}
+		}
+	}
+	var now int64
+	switch first := d.firstRead(voucher); {
+	case d.Audit != nil:
+		now = d.Audit.InitialStock
+	case first != nil:
+		now = first.Stock
+	default:
+		return nil
+	}
+	lane.Stock = new(now)
+	left := map[*judge.Transaction]*int64{}
+	for _, s := range d.Transactions {
+		if s.Voucher != voucher || !s.TookStock() {
+			continue
+		}
+		if now--; s.Unguarded() {
+			now = s.Write.Stock
+		}
+		if left[s] = new(now); s.Ended.At < d.from {
+			lane.Stock = new(now)
+		}
+	}
+	return left
+}
+
+// firstRead is the first time that a voucher's stock was read; nil if it never was.
+func (d *drawing) firstRead(voucher int64) *eventlog.Event {
+	for i := range d.Events {
+		if e := &d.Events[i]; e.Kind == eventlog.Read && e.Voucher == voucher {
+			return e
+		}
+	}
+	return nil
 }

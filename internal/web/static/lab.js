@@ -29,10 +29,11 @@ async function render({ focus }) {
   const main = $('main');
   if (id === 'main') return; // the link that skips to the content
   const rareView = rare[id] && await rare[id]();
+  const asked = new URLSearchParams(location.hash.split('?')[1] ?? '');
   if (id !== route()) return; // the visitor has gone on
   if (id === 'results') view = resultsView(lab);
-  else if (rareView) view = rareView(lab, new URLSearchParams(location.hash.split('?')[1] ?? ''));
-  else if (lab.experiments.has(id)) view = experimentView(lab, lab.experiments.get(id));
+  else if (rareView) view = rareView(lab, asked);
+  else if (lab.experiments.has(id)) view = experimentView(lab, lab.experiments.get(id), asked);
   else view = listView(lab);
   main.replaceChildren(view.element);
   view.update();

@@ -4,8 +4,8 @@
 import { h, list, show, text } from './dom.js';
 import { copying } from './labcopy.js';
 import { call } from './api.js';
-import { has, inLanguage, own, t } from './i18n.js';
-import { frame } from './labpicture.js';
+import { has, own, t } from './i18n.js';
+import { played } from './labpicture.js';
 import { counts, kindMeans, kindName, refusal } from './labwords.js';
 
 const usual = { lock: 'naive', processes: '3', lease: '10', wait: '30', renew: '', replica: '' };
@@ -149,7 +149,7 @@ function boardOf(lab, act, end, again) {
   const save = h('a', { class: 'button', href: '/api/bench.json', download: true }, t('lab.bench.save'));
   const share = h('details', { class: 'command' }, h('summary', {}, t('lab.bench.link')),
     h('pre', { tabindex: '0', 'aria-label': t('lab.bench.link') }, link), h('p', { class: 'row' }, copy, save, copied));
-  const picture = frame(t('lab.live'));
+  const picture = played(t('lab.live'), { live: true });
   const moves = h('ol', { class: 'moves' });
   const element = h('section', { class: 'live', hidden: true, 'aria-label': t('lab.bench') }, heading, cards, going, verdict,
     picture.element, meaning, h('p', { class: 'row' }, stop, replay), share,
@@ -166,7 +166,7 @@ function boardOf(lab, act, end, again) {
       now = b;
       if (b.n !== shown) {
         shown = b.n;
-        picture.element.replaceChildren();
+        picture.clear();
         drivers = driversOf(b, act);
         list(cards, drivers.map((d) => d.element));
       }
@@ -188,7 +188,7 @@ function boardOf(lab, act, end, again) {
       text(link, `${location.origin}${location.pathname}${address(b.setup, b.script)}`);
       text(going, sentence(b, mine));
       list(moves, b.turns.map((turn, i) => move(moves.children[i], turn, b.kind.store)));
-      if (b.picture > 0) picture.show(inLanguage(`/api/bench.svg?n=${b.n}-${b.picture}`));
+      if (b.picture > 0) picture.show('/api/bench', `n=${b.n}-${b.picture}`);
     },
   };
 }

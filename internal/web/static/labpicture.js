@@ -2,6 +2,9 @@
 // tooltips; no script in one would run.
 
 import { h } from './dom.js';
+import { call } from './api.js';
+import { inLanguage } from './i18n.js';
+import { player } from './player.js';
 
 function load(url) {
   return new Promise((resolve, reject) => {
@@ -25,7 +28,7 @@ const narrow = matchMedia('(max-width: 700px)');
 
 // frame is a place for a picture. Its show(url) replaces the picture when the next one is there; of several that are
 // asked for meanwhile it loads the newest only.
-export function frame(label) {
+function frame(label, drawn) {
   const element = h('div', { class: 'scroll wide', tabindex: '0', role: 'region', 'aria-label': label });
   let next = null;
   let busy = false;
@@ -40,6 +43,7 @@ export function frame(label) {
         const picture = await load(url);
         element.replaceChildren(picture);
         shown = url;
+        drawn();
       } catch { // the run is over, or the server is gone: the page says so elsewhere
         if (!next) break;
       }
@@ -59,4 +63,29 @@ export function frame(label) {
     else if (wanted) show(wanted);
   });
   return { element, show };
+}
+
+// played is a place for a picture that is played. Its show(address, query) replaces the picture and its steps; the address
+// has no suffix.
+export function played(label, options) {
+  const place = frame(label, () => self.drawn());
+  const self = player(place.element, { ...options, scaled: picture });
+  let address = '';
+  let query = '';
+
+  function picture() {
+    if (address) place.show(inLanguage(`${address}.svg?${query}${self.state.scale === 'steps' ? '&scale=steps' : ''}`));
+  }
+
+  async function show(of, more = '') {
+    if (address === of && query === more) return;
+    [address, query] = [of, more];
+    try {
+      const steps = await call('GET', inLanguage(`${of}.steps?${more}`));
+      if (steps.steps && address === of && query === more) self.tell(steps); // there may be a newer one, or none any more
+    } catch { // the page says so elsewhere
+    }
+    picture();
+  }
+  return { ...self, show, clear: () => { address = ''; place.element.replaceChildren(); } };
 }

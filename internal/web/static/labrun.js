@@ -5,16 +5,25 @@ import { call } from './api.js';
 import { own, t } from './i18n.js';
 import { numbers } from './labnumbers.js';
 import { stage } from './labstage.js';
-import { kindMeans, kindName, refusal } from './labwords.js';
+import { kindMeans, kindName, latest, refusal } from './labwords.js';
 
 const drafts = new Map(); // what was chosen and typed, by experiment, also when the language changes
 
-export function experimentView(lab, e) {
-  if (!drafts.has(e.id)) drafts.set(e.id, { predict: '', kind: '', values: {} });
+let opened = ''; // the link that was opened last
+
+export function experimentView(lab, e, address) {
+  if (!drafts.has(e.id)) drafts.set(e.id, { predict: '', kind: '', values: {}, linked: { values: {}, step: -1 } });
   const draft = drafts.get(e.id);
+  const { step, ...linked } = Object.fromEntries(address);
+  if (step !== undefined && opened !== location.hash) {
+    opened = location.hash;
+    const values = Object.fromEntries(e.parameters.map((p) => [p.name, linked[p.name]]).filter(([, value]) => value !== undefined));
+    draft.values = { ...values };
+    draft.linked = { values, step: Math.max(0, Number(step) - 1 || 0) };
+  }
   const deciding = e.about.length > 0 ? e.about : lab.kinds;
   const play = playForm(lab, e, draft, deciding);
-  const result = stage(lab, e, (of) => play.run(of));
+  const result = stage(lab, e, draft.linked, (of) => play.run(of));
   const element = h('article', { class: 'experiment' },
     h('p', { class: 'crumbs' }, h('a', { href: '#/' }, t('lab.back')), ' · ', own(e.texts).group),
     h('h1', { tabindex: '-1' }, own(e.texts).question),
@@ -66,6 +75,7 @@ function playForm(lab, e, draft, deciding) {
     const predict = !mine || draft.predict === 'none' ? '' : draft.predict + (draft.predict === 'breaks' && draft.kind ? `:${draft.kind}` : '');
     try {
       lab.asked = true; // it is shown when it begins
+      if (mine && latest(lab.state.runs, e.id)) draft.linked.step = -1; // the first run is what the link leads to
       await call('POST', '/api/runs', { body: { experiment: id, values: mine ? fields.changed() : {}, predict } });
     } catch (error) {
       text(outcome, refusal(error));
@@ -76,7 +86,7 @@ function playForm(lab, e, draft, deciding) {
     const busy = lab.state.run !== null;
     show(how, draft.predict === 'breaks');
     go.disabled = busy || draft.predict === '' || e.missing !== null;
-    text(help, e.missing ? t('lab.needs', { what: own(e.missing) }) : busy ? t('lab.busy') : draft.predict === '' ? t('lab.predict.first') : '');
+    text(help, e.missing ? t('lab.needs', { what: own(e.missing) }) : busy ? t('lab.busy') : draft.linked.step >= 0 && !latest(lab.state.runs, e.id) ? t('lab.link.run', { step: draft.linked.step + 1 }) : draft.predict === '' ? t('lab.predict.first') : '');
   }
 
   update();

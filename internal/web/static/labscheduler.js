@@ -4,8 +4,8 @@
 import { h, list, show, text } from './dom.js';
 import { copying } from './labcopy.js';
 import { call } from './api.js';
-import { inLanguage, own, t } from './i18n.js';
-import { frame } from './labpicture.js';
+import { own, t } from './i18n.js';
+import { played } from './labpicture.js';
 import { kindMeans, kindName, refusal } from './labwords.js';
 import { browser } from './store.js';
 
@@ -56,7 +56,7 @@ export function schedulerView(lab, linked) {
   const told = h('ol', { class: 'moves' });
   const link = h('code', {});
   const [copy, copied] = copying(link, t('lab.bench.copy'));
-  const picture = frame(t('lab.scheduler.picture'));
+  const picture = played(t('lab.scheduler.picture'), { live: true });
   const meaning = h('dl', { class: 'kinds' });
   const element = h('article', { class: 'experiment bench scheduler' },
     h('p', { class: 'crumbs' }, h('a', { href: '#/' }, t('lab.back'))),
@@ -78,9 +78,9 @@ export function schedulerView(lab, linked) {
   async function go(wanted) {
     const n = ++asked;
     text(said, '');
-    let played;
+    let now;
     try {
-      played = await call('POST', '/api/schedule', { body: { lock: level.lock, buyers: level.buyers, steps: wanted.join('-'), budget: level.budget, aim: level.aim } });
+      now = await call('POST', '/api/schedule', { body: { lock: level.lock, buyers: level.buyers, steps: wanted.join('-'), budget: level.budget, aim: level.aim } });
     } catch (error) {
       if (n === asked) text(said, refusal(error));
       return;
@@ -88,8 +88,8 @@ export function schedulerView(lab, linked) {
     if (n !== asked) return; // another step was taken meanwhile
     steps = wanted;
     history.replaceState(null, '', address(level, steps.join('-')));
-    if (played.reached) keep(level.id, steps.length);
-    draw(played);
+    if (now.reached) keep(level.id, steps.length);
+    draw(now);
   }
 
   // claim says that the level cannot be won.
@@ -138,32 +138,32 @@ export function schedulerView(lab, linked) {
     return length <= par ? 'lab.scheduler.reached.par' : 'lab.scheduler.reached';
   }
 
-  function draw(played) {
+  function draw(now) {
     if (!answered || steps.length > 0) {
       answered = false;
       show(after, false);
-      const found = played.found.map((f) => kindName(f.kind)).join(t('lab.and'));
-      verdict.className = `verdict ${played.reached ? 'good' : played.over ? 'bad' : 'waiting'}`;
-      text(verdict, played.reached ? t('lab.scheduler.done') : played.over ? t('lab.scheduler.over')
-        : played.next.length === 0 ? t('lab.scheduler.stuck') : found ? t('lab.scheduler.sofar', { found }) : t('lab.sofar.none'));
-      if (played.reached) {
+      const found = now.found.map((f) => kindName(f.kind)).join(t('lab.and'));
+      verdict.className = `verdict ${now.reached ? 'good' : now.over ? 'bad' : 'waiting'}`;
+      text(verdict, now.reached ? t('lab.scheduler.done') : now.over ? t('lab.scheduler.over')
+        : now.next.length === 0 ? t('lab.scheduler.stuck') : found ? t('lab.scheduler.sofar', { found }) : t('lab.sofar.none'));
+      if (now.reached) {
         explain();
         celebrate();
       }
     }
     drawLadder();
-    const rest = costs(played.left);
+    const rest = costs(now.left);
     text(left, rest.length > 0 ? t('lab.scheduler.left', { what: rest.join(t('lab.and')) }) : t('lab.scheduler.left.none'));
     undo.disabled = restart.disabled = steps.length === 0;
     const at = [...cards.children].findIndex((c) => c.contains(document.activeElement)); // a keyboard's place stays in its card
-    list(cards, cardsOf(level, played.next));
+    list(cards, cardsOf(level, now.next));
     if (at >= 0) (cards.children[at].querySelector('button') ?? cards.querySelector('button') ?? undo).focus({ preventScroll: true });
-    list(told, played.steps.map((s) => h('li', {}, own(s.says))));
-    const kinds = [...new Set(played.found.map((f) => f.kind))];
+    list(told, now.steps.map((s) => h('li', {}, own(s.says))));
+    const kinds = [...new Set(now.found.map((f) => f.kind))];
     meaning.replaceChildren(...kinds.flatMap((k) => [h('dt', {}, kindName(k)), h('dd', {}, kindMeans(k))]));
     text(link, `${location.origin}${location.pathname}${address(level, steps.join('-'))}`);
-    show(picture.element, played.picture !== '');
-    if (played.picture !== '') picture.show(inLanguage(played.picture));
+    show(picture.element, now.picture !== '');
+    if (now.picture !== '') picture.show(now.picture);
   }
 
   // cardsOf are the processes, and what is nobody's: time and the servers.
