@@ -33,6 +33,7 @@ type RedisCounter struct {
 	client redis.Scripter
 	prefix string
 	script *redis.Script
+	now    func() time.Time
 }
 
 var _ order.IDs = (*RedisCounter)(nil)
@@ -43,6 +44,8 @@ type CounterConfig struct {
 	KeyPrefix string
 	// Name is what the ids are for. Each name has its own counters. Default "order".
 	Name string
+	// Now is the clock. Default [time.Now].
+	Now func() time.Time
 }
 
 // NewRedisCounter returns a counter. It does not connect to Redis yet.
@@ -50,10 +53,14 @@ func NewRedisCounter(client redis.Scripter, cfg CounterConfig) *RedisCounter {
 	if cfg.Name == "" {
 		cfg.Name = "order"
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	return &RedisCounter{
 		client: client,
 		prefix: cfg.KeyPrefix + "icr:" + cfg.Name + ":",
 		script: redis.NewScript(counterLua),
+		now:    cfg.Now,
 	}
 }
 
@@ -63,7 +70,7 @@ func (c *RedisCounter) NextID(ctx context.Context) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	now := time.Now().UTC()
+	now := c.now().UTC()
 	count, err := c.script.Run(ctx, c.client, []string{c.key(now)}, counterTTL.Milliseconds()).Int64()
 	switch {
 	case err == nil:

@@ -96,6 +96,9 @@ const (
 	OwnCounter Name = "own-counter"
 	// OneForAll places the orders of several buyers in one transaction, and gives all of them its outcome.
 	OneForAll Name = "one-for-all"
+	// OwnClock mints ids of a clock, a machine id and a sequence. Nobody sees to it that the machine id is its own, or that
+	// the clock goes forward.
+	OwnClock Name = "own-clock"
 	// StockWritten adds to the stock what was read of it, while it sells.
 	StockWritten Name = "stock-written"
 	// PausedInRedis pauses a sale in Redis, and does not tell the database.
@@ -108,7 +111,7 @@ func Names() []Name {
 		AcquireInsideTry, RenewalOnce, RedlockUnchecked, RedlockPatient, RedlockForgetful, MultiLockTwice, HashLock, HashLockKeepsEnd,
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
-		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll, StockWritten, PausedInRedis,
+		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll, OwnClock, StockWritten, PausedInRedis,
 	}
 }
 

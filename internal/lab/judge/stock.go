@@ -221,13 +221,13 @@ func unseen(s, other *Transaction, before []*Transaction) bool {
 
 // lostOrders returns the confirmed orders that the database does not have.
 func (h *History) lostOrders() []Ack {
-	has := map[int64]bool{}
+	has := map[Ack]bool{}
 	for _, row := range h.Rows {
-		has[row.ID] = true
+		has[Ack{row.ID, row.UserID}] = true
 	}
 	var found []Ack
 	for _, ack := range h.Acks {
-		if !has[ack.Order] {
+		if !has[ack] { // also where another user's order has the id
 			found = append(found, ack)
 		}
 	}

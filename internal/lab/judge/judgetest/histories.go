@@ -384,7 +384,7 @@ var histories = []History{
 	{Name: "what the database holds", Change: func(ev *judge.Evidence) {
 		ev.Audit = &order.Audit{InitialStock: 10, Stock: 3, Orders: 12, DistinctUsers: 11}
 		ev.Acks = []judge.Ack{{Order: 1, User: 1}, {Order: 2, User: 2}}
-		ev.Rows = []order.Order{{ID: 2}}
+		ev.Rows = []order.Order{{ID: 2, UserID: 2}, {ID: 1, UserID: 3}}
 	}, Want: map[finding.Kind]int{finding.Oversold: 2, finding.DuplicateOrders: 1, finding.LostOrders: 1}},
 }
 
