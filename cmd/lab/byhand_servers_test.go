@@ -71,8 +71,12 @@ func TestServeByHand(t *testing.T) {
 	b, server, url, g := openLaboratory(t, "--embedded")
 	h := hands{g}
 	h.begin(url, "lock=naive&processes=3&lease=10&wait=30")
+	g.until("its buttons are there", `document.querySelectorAll('[data-do]').length > 20`)
+	const places = `[...document.querySelectorAll('[data-do]')].map((b) => Math.round(b.getBoundingClientRect().top + scrollY)).join()`
+	before := g.says(places)
 	fail.Unequal(t, h.move(0, "a1", "x", "a2", "r1"), "done", "the release")
 	h.judged("wrong releases 1")
+	fail.Unequal(t, g.says(places), before, "the places of the buttons")
 	g.until("the picture shows it", live+`.querySelector('svg.picture').textContent.includes('deletes B’s lock')`)
 	g.until("it can be acquired by a third", `document.querySelector('[data-do=a3]').getAttribute('aria-disabled') === 'false'`)
 	g.do(`document.querySelector('[data-do=a3]').focus()`)
@@ -123,7 +127,8 @@ func (h hands) replays(found string) {
 	if wrong, err := browser.Inaccessible(h.tab); err != nil || len(wrong) > 0 {
 		h.t.Errorf("before the start: %q, %v", wrong, err)
 	}
-	h.do(`[...document.querySelectorAll('.bench .play button')].find((b) => b.textContent === 'Replay').click()`)
+	fail.Unequal(h.t, h.says(`document.querySelector('.bench .play .go').textContent`), "Replay its 5 moves", "the main button")
+	h.do(`document.querySelector('.bench .play .go').click()`)
 	h.until("it comes to the same", `!document.querySelector('.bench .play').offsetParent && document.querySelectorAll('.moves li').length === 5 && `+
 		live+fmt.Sprintf(`.querySelector('.verdict.bad')?.textContent.includes(%q)`, found))
 }

@@ -230,6 +230,8 @@ func TestServe(t *testing.T) {
 		if said := g.says(`document.querySelectorAll('.outcome-of')[1].innerText`); !strings.Contains(said, "uuid-looks-first") || !strings.Contains(said, "It holds") {
 			t.Errorf("the partner's result: %s", said)
 		}
+		// Its lease ends during the work all the same: amber, and not green.
+		fail.Unequal(t, g.says(`document.querySelectorAll('.outcome-of')[1].querySelector('.verdict.waiting')?.textContent.includes('What still breaks: ')`), "true", "what holds, but still breaks")
 		g.do(`document.querySelector('.outcome-of .scale input').click()`)
 		g.until("both are on one axis", bothShown+` && new Set([...document.querySelectorAll('.outcome-of')].map((o) =>
 			[...o.querySelector('figure svg').querySelectorAll('.axis text')]).map((l) => l.at(0).textContent + l.at(-1).textContent)).size === 1`)

@@ -56,6 +56,30 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
+// A report's pictures are played, too: each stands at its end, whole, and goes back and forth.
+func TestReportIsPlayed(t *testing.T) {
+	ctx, _ := browser.Open(t)
+	r, dir := sample(), t.TempDir()
+	fail.NowIf(t, report.WriteDir(dir, r))
+	fail.NowIf(t, chromedp.Do(ctx, chromedp.Navigate("file://"+filepath.Join(dir, report.File))))
+	for _, c := range []struct{ what, expression string }{
+		{"every picture has a player", `document.querySelectorAll('.player svg.picture').length === document.querySelectorAll('svg.picture').length`},
+		{"they stand at their ends", `[...document.querySelectorAll('.player .line')].every((l) => l.getAttribute('aria-valuenow') === l.getAttribute('aria-valuemax'))`},
+		{"they show all of it", `[...document.querySelectorAll('.player [data-s]')].every((m) => !m.classList.contains('later'))`},
+		{"and go back", `(() => {
+			const one = document.querySelector('.player');
+			one.querySelector('.keys button').click();
+			return one.querySelectorAll('[data-s].later').length > 0 && one.querySelector('.told').textContent.length > 10;
+		})()`},
+		{"and ask nothing", `[...document.querySelectorAll('.player .ask')].every((a) => a.hidden)`},
+	} {
+		got, err := chromedp.Run(ctx, chromedp.Evaluate[bool](c.expression))
+		if err != nil || !got {
+			t.Errorf("%s: %v, %v", c.what, got, err)
+		}
+	}
+}
+
 // look returns what testdata/inspect.js tells of the page in a window of that size.
 func look(ctx context.Context, width, height int64, scheme string) (string, error) {
 	if err := browser.Window(ctx, width, height, scheme); err != nil {

@@ -67,6 +67,7 @@ func took(d time.Duration) string {
 type page struct {
 	Report
 	CSS    template.CSS
+	Script template.JS    // plays the pictures
 	Counts map[string]int // by outcome
 	Total  int
 	Odd    []entry // what is not as expected
@@ -118,6 +119,7 @@ type shownWitness struct {
 	ID    string
 	Title string
 	Told  []told // what it shows besides
+	Steps Player
 }
 
 // told is another anomaly that a picture shows.
@@ -138,7 +140,7 @@ func newPage(r Report) page {
 		r.Kinds[i] = info.In(r.Language)
 	}
 	p := page{
-		Report: r, CSS: PictureCSS() + PageCSS(), Counts: map[string]int{}, Total: len(r.Entries),
+		Report: r, CSS: PictureCSS() + PageCSS(), Script: template.JS(playerJS + playAll), Counts: map[string]int{}, Total: len(r.Entries),
 		Go: runtime.Version(),
 	}
 	for _, e := range r.Entries {
@@ -183,7 +185,7 @@ func (r Report) entry(e Entry) entry {
 		wits = slices.Insert(wits, 0, *res.Witness)
 	}
 	for i, wit := range wits {
-		shown := shownWitness{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit).In(r.Language)}
+		shown := shownWitness{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit).In(r.Language), Steps: NewPlayer(wit, r.Language)}
 		for _, also := range wit.Also {
 			shown.Told = append(shown.Told, told{titleOfKind(also.Kind).In(r.Language), also.Summary.In(r.Language)})
 		}

@@ -14,6 +14,16 @@ var playerJS string
 // PlayerJS is the module that plays a picture. It imports nothing: the page of the laboratory and a report have it.
 func PlayerJS() string { return playerJS }
 
+// playAll makes players of the pictures of a report. Everything is told there already: a player stands at the end, and asks nothing.
+const playAll = `
+for (const steps of document.querySelectorAll('figure > script[type="application/json"]')) {
+  const figure = steps.parentElement;
+  const one = player(figure.querySelector('.scroll'), { asks: false, start: Infinity });
+  figure.append(one.element);
+  one.tell(JSON.parse(steps.textContent));
+}
+`
+
 // Player is what the module needs to play a picture, in one language.
 type Player struct {
 	Words  map[string]string `json:"words"`

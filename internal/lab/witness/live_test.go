@@ -1,8 +1,10 @@
 package witness_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/judge"
@@ -35,6 +37,15 @@ func TestLive(t *testing.T) {
 	)
 	if got := actors(w); len(got) != 4 || got[1] != "buyer 18 (api-2)" || got[2] != "buyer 16 (api-1)" {
 		t.Errorf("the lanes are %q: want those that only wait last", got)
+	}
+	// A lane stays with its buyer, also where a later one is more active.
+	past := judge.Look(ev.Until(ev.End - int64(125*time.Millisecond)))
+	_, first, _ := witness.Live(past, 2, nil)
+	if now, _, _ := witness.Live(judge.Look(ev), 2, first); !slices.Equal(actors(now), []string{first[0].Name(), first[1].Name()}) {
+		t.Errorf("the lanes of %v are now those of %q", first, actors(now))
+	}
+	if all, _, _ := witness.Live(judge.Look(ev), 5, first[1:]); actors(all)[0] != first[1].Name() {
+		t.Errorf("the first lane of %q is not that of %v any more", actors(all), first[1])
 	}
 	if w.Until != 500 {
 		t.Errorf("the axis goes to %v ms", w.Until)

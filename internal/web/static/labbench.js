@@ -93,8 +93,10 @@ function setupForm(lab, script, load, start) {
   const among = (name, values, words) => choose(name, (values.includes(draft[name]) ? values : [...values, draft[name]]).map((v) => option(name, v, words(v))));
   const mechanisms = () => [...new Set(locks.map((m) => m.store))].map((store) => h('optgroup', { label: t(`lab.bench.in.${store}`) },
     ...locks.filter((m) => m.store === store).map((m) => option('lock', m.lock, m.lock, m.missing !== null))));
-  const go = h('button', { class: 'go buy' }, t('lab.bench.start'));
-  const replay = h('button', { type: 'button', onclick: () => { if (!replay.disabled) start(script); } }, t('lab.bench.replay'));
+  // A link with a script is opened to see it: that is the main button then.
+  const moves = script === '' ? 0 : script.split('.').length;
+  const go = h('button', { class: 'go buy' }, moves > 0 ? t('lab.bench.start.script', { n: moves }) : t('lab.bench.start'));
+  const bare = h('button', { type: 'button', onclick: () => { if (!bare.disabled) start(''); } }, t('lab.bench.start.bare'));
   const file = h('input', { type: 'file', accept: '.json,application/json', hidden: true, onchange: () => {
     if (file.files.length > 0) load(file.files[0]);
     file.value = '';
@@ -104,13 +106,13 @@ function setupForm(lab, script, load, start) {
   const about = h('p', { class: 'small', id: 'bench-help' });
   const lacking = [...new Set(locks.map((m) => m.missing && own(m.missing)).filter(Boolean)), noReplica !== null && t('lab.bench.noreplica', { what: own(noReplica) })]
     .filter((what) => what !== false);
-  const element = h('form', { class: 'play', onsubmit: (event) => { event.preventDefault(); if (!go.disabled) start(''); } },
+  const element = h('form', { class: 'play', onsubmit: (event) => { event.preventDefault(); if (!go.disabled) start(script); } },
     h('div', { class: 'two' }, choose('lock', mechanisms()), among('processes', ['2', '3', '4'], (v) => v),
       among('lease', leases, seconds), choose('renew', ['', 'true'].map((v) => option('renew', v, t(v ? 'lab.bench.renewed' : 'lab.bench.fixed')))),
       among('wait', waits, (v) => (v === '0' ? t('lab.bench.once') : seconds(v))),
       choose('replica', ['', 'true'].map((v) => option('replica', v, t(v ? 'lab.bench.replica' : 'lab.bench.alone'))))),
     about, lacking.length > 0 && h('details', {}, h('summary', {}, t('lab.bench.lacking')), h('ul', { class: 'sources' }, ...lacking.map((what) => h('li', {}, what)))),
-    help, h('p', { class: 'row' }, go, script !== '' && replay, open, file));
+    help, h('p', { class: 'row' }, go, moves > 0 && bare, open, file));
 
   // fit leaves what the mechanism has.
   function fit() {
@@ -128,8 +130,8 @@ function setupForm(lab, script, load, start) {
     element,
     update(run, mine) {
       show(element, !mine);
-      go.disabled = replay.disabled = open.disabled = run !== null;
-      text(help, run !== null ? t('lab.busy') : script !== '' ? t('lab.bench.linked', { n: script.split('.').length }) : '');
+      go.disabled = bare.disabled = open.disabled = run !== null;
+      text(help, run !== null ? t('lab.busy') : moves > 0 ? t('lab.bench.linked', { n: moves }) : '');
     },
   };
 }
@@ -236,7 +238,7 @@ function driversOf(b, act) {
 
 // driver is what has buttons: [move, what is possible, words]. They stay where they are and keep the focus.
 function driver(name, layout, moves, act, look, notes = []) {
-  const chips = h('span', { class: 'chips', role: 'status' });
+  const chips = h('p', { class: 'chips', role: 'status' }); // below the buttons, which stay where they are
   const why = h('p', { class: 'small', id: `why-${moves[0][0]}` }, notes.join(' '));
   const buttons = moves.map(([move, action, words]) => {
     const button = h('button', { type: 'button', 'data-do': move, 'aria-disabled': 'true', 'aria-describedby': notes.length > 0 && why.id, onclick: () => {
@@ -244,8 +246,8 @@ function driver(name, layout, moves, act, look, notes = []) {
     } }, words);
     return [action, button];
   });
-  const element = h('div', { class: `driver ${layout}`, role: 'group', 'aria-label': name }, h('h3', {}, name, ' ', chips),
-    h('div', { class: 'row' }, ...buttons.map(([, button]) => button)), notes.length > 0 && why);
+  const element = h('div', { class: `driver ${layout}`, role: 'group', 'aria-label': name }, h('h3', {}, name),
+    h('div', { class: 'row' }, ...buttons.map(([, button]) => button)), chips, notes.length > 0 && why);
   let shown = '';
   return {
     element,
