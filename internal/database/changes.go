@@ -28,15 +28,19 @@ func (s *Vouchers) ChangeVoucher(ctx context.Context, id, drained int64, change 
 		if change.AddStock < 0 && !row.drainedBy(drained) {
 			return voucher.ErrNotDrained
 		}
+		policy, err := json.Marshal(changed.Policy)
+		if err != nil {
+			return fmt.Errorf("database: policy of voucher %d: %w", id, err)
+		}
 		written := 0 // of the stock
 		if change.AddStock != 0 {
 			written = 1
 		}
 		own := row.Stock + max(change.AddStock, -row.Stock) // the rest is taken away from the parts
 		if err := t.enqueue(write{
-			query: `UPDATE vouchers SET title = ?, begin_at = ?, end_at = ?, paused = ?, revision = ?, stock = ?, initial_stock = ?, version = version + ?
+			query: `UPDATE vouchers SET title = ?, begin_at = ?, end_at = ?, paused = ?, policy = ?, revision = ?, stock = ?, initial_stock = ?, version = version + ?
 				WHERE id = ?`,
-			args: []any{changed.Title, stamp(changed.BeginAt), stamp(changed.EndAt), changed.Paused, changed.Revision, own, changed.InitialStock, written, id},
+			args: []any{changed.Title, stamp(changed.BeginAt), stamp(changed.EndAt), changed.Paused, string(policy), changed.Revision, own, changed.InitialStock, written, id},
 		}); err != nil {
 			return err
 		}
@@ -76,6 +80,7 @@ func (s *Vouchers) DeleteVoucher(ctx context.Context, id, drained int64, change 
 			return voucher.ErrNotDrained
 		}
 		for _, query := range []string{
+			"DELETE FROM rooms WHERE voucher_id = ?",
 			"DELETE FROM admission_seqs WHERE voucher_id = ?", "DELETE FROM admission_returns WHERE voucher_id = ?",
 			"DELETE FROM returned_orders WHERE voucher_id = ?", "DELETE FROM stock_parts WHERE voucher_id = ?", "DELETE FROM vouchers WHERE id = ?",
 		} {

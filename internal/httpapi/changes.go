@@ -112,6 +112,20 @@ func decodeChange(body []byte, c *voucher.Change) error {
 			c.Paused = new(bool)
 			o.boolean("paused", c.Paused)
 		}
+		if given(o, "room") {
+			c.Room = &voucher.RoomChange{}
+			if string(o.members["room"]) == "null" {
+				delete(o.members, "room")
+				c.Room.Close = true
+			} else {
+				o.object("room", func(o *object) {
+					if !given(o, "rate") {
+						o.fail("room.rate is missing; how many passes are issued a second")
+					}
+					o.integer("rate", &c.Room.Rate)
+				})
+			}
+		}
 		if given(o, "stock") {
 			o.object("stock", func(o *object) {
 				if !given(o, "add") {
@@ -122,7 +136,7 @@ func decodeChange(body []byte, c *voucher.Change) error {
 		}
 	})
 	if err == nil && !some {
-		err = invalid("there is nothing to change; title, begin_at, end_at, stock or paused is expected")
+		err = invalid("there is nothing to change; title, begin_at, end_at, stock, room or paused is expected")
 	}
 	return err
 }

@@ -143,7 +143,7 @@ func (f *fakeOrders) Place(ctx context.Context, req order.Request) (order.Order,
 
 func (f *fakeOrders) KeepsKeys(context.Context, int64) (bool, error) { return f.keepsKeys, f.keysErr }
 
-func (f *fakeOrders) Refusal(context.Context, int64) error { return f.refusal }
+func (f *fakeOrders) Refusal(context.Context, order.Request) error { return f.refusal }
 
 func (f *fakeOrders) requests() []order.Request {
 	f.mu.Lock()

@@ -40,11 +40,13 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Events, Handovers, Limit, Lookups, Keys, Cancels, Site, PaymentPages and Ready are required.
+// Deps are the dependencies of the handlers. All but Rooms, Events, Handovers, Limit, Lookups, Keys, Cancels, Site, PaymentPages and Ready are required.
 type Deps struct {
-	Orders      Orders
-	Lifecycle   Lifecycle
-	Vouchers    Vouchers
+	Orders    Orders
+	Lifecycle Lifecycle
+	Vouchers  Vouchers
+	// Rooms are the waiting rooms; nil if there are none.
+	Rooms       Rooms
 	Idempotency idempotency.Store
 	// Events takes the webhooks of the payment provider; nil if there is none.
 	Events PaymentEvents
@@ -81,7 +83,7 @@ type Orders interface {
 	Place(ctx context.Context, req order.Request) (order.Order, error)
 	// Refusal returns the error with which Place would refuse a new request, if memory is enough to know
 	// it. nil means that only Place can tell.
-	Refusal(ctx context.Context, voucherID int64) error
+	Refusal(ctx context.Context, req order.Request) error
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
 	// OrdersOfVoucher lists what the database has, newest first.
@@ -240,6 +242,8 @@ func (a *API) routes() []route {
 		{get, placeOrderRoute, admin, a.listVoucherOrders, &Guard{
 			Key: "orders:#id", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true,
 		}},
+		{post, "/api/v1/vouchers/:id/room", user, a.enterRoom, nil},
+		{get, "/api/v1/vouchers/:id/room", anyone, a.showRoom, nil},
 		{post, placeOrderRoute, user, a.placeOrder, nil},
 		{get, "/api/v1/orders/:id", user, a.showOrder, nil},
 		{post, "/api/v1/orders/:id/payment", user, a.payOrder, nil},

@@ -38,16 +38,22 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
+	pass, err := r.headerOnce("Room-Pass")
+	if err != nil {
+		return reply{}, err
+	}
 	if err := r.readNothing(); err != nil {
 		return reply{}, err
 	}
 	return a.runOnce(ctx, r, nil, idempotentOperation{
-		keepsKey:      func(ctx context.Context) (bool, error) { return a.deps.Orders.KeepsKeys(ctx, voucherID) },
-		cachedRefusal: func(ctx context.Context) error { return a.deps.Orders.Refusal(ctx, voucherID) },
+		keepsKey: func(ctx context.Context) (bool, error) { return a.deps.Orders.KeepsKeys(ctx, voucherID) },
+		cachedRefusal: func(ctx context.Context) error {
+			return a.deps.Orders.Refusal(ctx, order.Request{VoucherID: voucherID, UserID: r.user, Pass: pass})
+		},
 		run: func(ctx context.Context, at attempt) (reply, error) {
 			o, err := a.deps.Orders.Place(ctx, order.Request{
 				VoucherID: voucherID, UserID: r.user, ID: at.id, Resumed: at.resumed,
-				Key: at.key, MayLook: func() error { return a.allowLookup(r.user) },
+				Key: at.key, Pass: pass, MayLook: func() error { return a.allowLookup(r.user) },
 			})
 			if err != nil {
 				return reply{}, err

@@ -113,6 +113,18 @@ func (r *request) queryState() (order.Status, error) {
 	return given, nil
 }
 
+// headerOnce returns the value of a header that may be sent once; "" if it is not. The name is in canonical form.
+func (r *request) headerOnce(name string) (string, error) {
+	switch values := r.Header[name]; len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", invalid("%s was sent %d times", name, len(values))
+	}
+}
+
 // query parses the query of the URL. It does not skip an invalid part: a list would start again from its beginning.
 func (r *request) query() (url.Values, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)

@@ -14,6 +14,7 @@ import (
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/payment"
+	"seckill/internal/room"
 	"seckill/internal/voucher"
 )
 
@@ -110,6 +111,10 @@ func table() []*problem {
 		{http.StatusServiceUnavailable, "unavailable", "Too many requests are on their way; try again", is(httpserver.ErrTooMany), effectNone, retry | routine | closeConnection, nil},
 		{http.StatusTooManyRequests, "rate_limited", "Too many of your requests are at work; wait for their answers", is(httpserver.ErrTooManyOfClient), effectNone, retry | routine | closeConnection, nil},
 		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), effectNone, retry | routine, nil},
+		{conflict, "room_not_open", "The waiting room is not open yet", is(room.ErrNotOpen), effectNone, showDetail | routine, nil},
+		{forbidden, "pass_required", "An order of this voucher needs a pass of its waiting room", is(order.ErrPassRequired), effectNone, showDetail | routine, nil},
+		{notFound, "room_not_found", "The voucher has no waiting room: an order needs no pass", is(room.ErrNoRoom), effectNone, routine, nil},
+		{forbidden, "ticket_refused", "This is no ticket of yours for this waiting room", is(room.ErrTicket), effectNone, routine, nil},
 		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), effectFinal, 0, nil},
 		{notFound, "order_not_found", "There is no such order of yours", is(order.ErrNotFound), effectFinal, 0, nil},
 		// Not final: an order changes its state.
@@ -214,6 +219,9 @@ func (a *API) renderError(r *request, err error) reply {
 			quoted, _ := json.Marshal(detail) // a string always marshals
 			body = append(append(body, `,"detail":`...), quoted...)
 		}
+	}
+	if early, ok := errors.AsType[*room.NotOpenError](err); ok {
+		body = append(early.OpensAt.UTC().AppendFormat(append(body, `,"opens_at":"`...), time.RFC3339Nano), '"')
 	}
 	if state, ok := errors.AsType[*order.StateError](err); ok {
 		body = append(append(append(body, `,"order_status":"`...), state.Status...), '"')

@@ -14,6 +14,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/room"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
@@ -58,6 +59,12 @@ func domainErrors() map[string]answered {
 		"order.ErrFutureEpoch":    {order.ErrFutureEpoch, internal, "internal"},
 		"order.ErrIDTaken":        {order.ErrIDTaken, internal, "internal"},
 
+		"order.ErrPassRequired":       {order.ErrPassRequired, http.StatusForbidden, "pass_required"},
+		"order.ErrPassOver":           {order.ErrPassOver, http.StatusForbidden, "pass_required"},
+		"room.ErrNoRoom":              {room.ErrNoRoom, http.StatusNotFound, "room_not_found"},
+		"room.ErrNotOpen":             {room.ErrNotOpen, conflict, "room_not_open"},
+		"room.ErrTicket":              {room.ErrTicket, http.StatusForbidden, "ticket_refused"},
+		"room.ErrMissing":             {fmt.Errorf("%w: %w", order.ErrUnavailable, room.ErrMissing), unavailable, "unavailable"},
 		"order.ErrNotCancellable":     {order.ErrNotCancellable, conflict, "not_cancellable"},
 		"order.ErrNotPayable":         {order.ErrNotPayable, conflict, "not_payable"},
 		"order.ErrNotRefundable":      {order.ErrNotRefundable, conflict, "not_refundable"},
@@ -123,7 +130,7 @@ func TestErrorsAreAnswered(t *testing.T) {
 func TestEveryErrorHasAnAnswer(t *testing.T) {
 	known := domainErrors()
 	found := 0
-	for _, pkg := range []string{"voucher", "order", "lock"} {
+	for _, pkg := range []string{"voucher", "order", "room", "lock"} {
 		for _, name := range sentinels(t, filepath.Join("..", pkg)) {
 			found++
 			if _, ok := known[pkg+"."+name]; !ok {

@@ -99,6 +99,14 @@ func decodePolicy(o *object, p *voucher.Policy) {
 	o.integer("lock_wait_ms", &p.LockWaitMS)
 	o.integer("fault_seed", &p.FaultSeed)
 	o.count("buckets", &p.Buckets)
+	if _, given := o.members["room"]; given {
+		p.Room = &voucher.Room{}
+		o.object("room", func(o *object) {
+			o.integer("rate", &p.Room.Rate)
+			o.integer("draw_s", &p.Room.DrawS)
+			o.integer("pass_s", &p.Room.PassS)
+		})
+	}
 	o.array("faults", func(o *object) {
 		var f lock.Fault
 		o.text("point", (*string)(&f.Point))

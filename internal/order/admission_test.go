@@ -400,7 +400,7 @@ func TestWhoKeepsKeys(t *testing.T) {
 	want("locked", locked, 7, false, nil)
 	locked.vouchers.v.Policy.Flow = voucher.FlowAdmission // on a server that does not sell by it
 	want("admission without a gate", locked, 7, false, nil)
-	fail.If(t, locked.Refusal(t.Context(), 7), "admission without a gate refuses from memory")
+	fail.If(t, locked.Refusal(t.Context(), order.Request{VoucherID: 7}), "admission without a gate refuses from memory")
 	gated.vouchers.v.Policy = voucher.DefaultPolicy()
 	want("locked, beside a gate", gated, 7, false, nil)
 	want("no voucher", gated, 99, false, nil)

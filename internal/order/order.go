@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"seckill/internal/lock"
@@ -22,6 +23,10 @@ var (
 	ErrConflict = errors.New("order: stock was changed by another order")
 	// ErrStale says that a newer holder of the lock has already written.
 	ErrStale = errors.New("order: fencing token is out of date")
+	// ErrPassRequired says that the voucher has a waiting room, and that the request has no pass that is valid.
+	ErrPassRequired = errors.New("order: a pass is required")
+	// ErrPassOver is an ErrPassRequired of a pass that was valid: the request may be the repetition of one with an order.
+	ErrPassOver = fmt.Errorf("%w", ErrPassRequired)
 	// ErrUnavailable says that a server does not answer and that it is not known whether the order
 	// was placed.
 	ErrUnavailable = errors.New("order: service unavailable")
@@ -194,6 +199,17 @@ type Tx interface {
 // IDs generates order ids: positive, and never the same one twice.
 type IDs interface {
 	NextID(ctx context.Context) (int64, error)
+}
+
+// Room knows the passes of vouchers with a waiting room. Package room implements it.
+type Room interface {
+	// Check returns [ErrPassRequired] for a pass that memory knows not to be valid.
+	Check(ctx context.Context, v *voucher.Voucher, userID int64, pass string) error
+	// Use marks a pass as used by a request: no other request can use it until Done. The same request may use it again.
+	// The error is [ErrPassRequired] or [ErrUnavailable].
+	Use(ctx context.Context, v *voucher.Voucher, userID int64, pass, request string) error
+	// Done says what became of a request that uses a pass. Without an order the pass can be used again.
+	Done(ctx context.Context, v *voucher.Voucher, pass, request string, ordered bool)
 }
 
 // Lockers finds a lock mechanism by name. [lock.Registry] implements it.

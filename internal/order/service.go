@@ -17,6 +17,7 @@ type Service struct {
 	ids      IDs
 	lockers  Lockers
 	gate     Gate // nil: the service does not sell by admission
+	room     Room // nil: the service sells no voucher with a waiting room
 	now      func() time.Time
 	log      *slog.Logger
 	lab      bool
@@ -32,6 +33,8 @@ type Config struct {
 	Log      *slog.Logger
 	// Gate decides orders under the admission flow. Without it such a voucher is not sold.
 	Gate Gate
+	// Room knows the passes of waiting rooms. Without it a voucher that has one is not sold.
+	Room Room
 	// Lab allows policies that are not safe. Without it, a voucher that a server in lab mode created
 	// in the same database with such a policy is not sold.
 	Lab bool
@@ -43,7 +46,7 @@ func NewService(c Config) (*Service, error) {
 		return nil, errors.New("order: incomplete configuration")
 	}
 	return &Service{
-		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, gate: c.Gate, now: c.Now, log: c.Log, lab: c.Lab,
+		store: c.Store, vouchers: c.Vouchers, ids: c.IDs, lockers: c.Lockers, gate: c.Gate, room: c.Room, now: c.Now, log: c.Log, lab: c.Lab,
 	}, nil
 }
 
@@ -56,6 +59,8 @@ type Request struct {
 	Resumed bool
 	// Key is the client's idempotency key, for vouchers with [Service.KeepsKeys].
 	Key KeyHash
+	// Pass is the pass of a waiting room; "" for none.
+	Pass string
 	// MayLook is asked before the database or the gate is asked for an earlier order with the key. Its error refuses
 	// the request. nil allows it.
 	MayLook func() error
@@ -92,6 +97,13 @@ func (s *Service) Place(ctx context.Context, req Request) (Order, error) {
 	if err != nil {
 		return Order{}, err
 	}
+	if v.Policy.Room != nil {
+		return s.placeWithPass(ctx, v, req)
+	}
+	return s.place(ctx, v, req)
+}
+
+func (s *Service) place(ctx context.Context, v *voucher.Voucher, req Request) (Order, error) {
 	if v.Policy.Flow == voucher.FlowAdmission {
 		return s.placeAdmitted(ctx, v, req)
 	}
@@ -139,20 +151,23 @@ func (s *Service) placeUnderLock(ctx context.Context, v *voucher.Voucher, req Re
 }
 
 // Refusal returns the error with which Place would refuse a new request, if memory is enough to know
-// it: [voucher.ErrNotFound], [voucher.ErrNotStarted], [voucher.ErrEnded], [voucher.ErrSoldOut] or an
+// it: [voucher.ErrNotFound], [voucher.ErrNotStarted], [voucher.ErrEnded], [voucher.ErrSoldOut], [ErrPassRequired] or an
 // unsafe policy. nil means that only Place can tell, as for a voucher with [Service.KeepsKeys]. Refusal reads the
 // voucher from the database if it is not cached, and writes nothing.
 //
 // Do not call it for a request whose earlier attempt may already have placed the order.
-func (s *Service) Refusal(ctx context.Context, voucherID int64) error {
-	v, err := s.vouchers.Voucher(ctx, voucherID)
+func (s *Service) Refusal(ctx context.Context, req Request) error {
+	v, err := s.vouchers.Voucher(ctx, req.VoucherID)
 	switch {
 	case errors.Is(err, voucher.ErrNotFound):
 		return err
 	case err != nil || v.Policy.Flow == voucher.FlowAdmission:
 		return nil //nolint:nilerr // memory does not know; Place returns the error if it persists
 	}
-	return s.onSale(v)
+	if err := s.onSale(v); err != nil || v.Policy.Room == nil || s.room == nil {
+		return err
+	}
+	return s.room.Check(ctx, v, req.UserID, req.Pass)
 }
 
 // matches reports whether an order is the one that the request asks for.

@@ -68,7 +68,7 @@ func TestPlaceRefusesBeforeTheLock(t *testing.T) {
 		s := newFixture(t, nil)
 		s.configure(t, order.Config{IDs: &counter{}})
 		tc.set(s)
-		if err := s.Refusal(t.Context(), 7); !errors.Is(err, tc.want) {
+		if err := s.Refusal(t.Context(), order.Request{VoucherID: 7}); !errors.Is(err, tc.want) {
 			t.Errorf("%s: Refusal = %v, want %v", tc.name, err, tc.want)
 		}
 		if _, err := s.order(t); !errors.Is(err, tc.want) || len(s.steps.all) != 0 {

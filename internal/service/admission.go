@@ -19,6 +19,7 @@ import (
 	"seckill/internal/metrics"
 	"seckill/internal/pairing"
 	"seckill/internal/reconcile"
+	"seckill/internal/room"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 )
@@ -139,10 +140,11 @@ func (a *admissionFlow) prepare(ctx context.Context, v *voucher.Voucher) {
 	}
 }
 
-// preparedVouchers is the voucher service, with a Create that opens new vouchers.
+// preparedVouchers is the voucher service, with a Create that opens new vouchers, and their waiting rooms.
 type preparedVouchers struct {
 	*voucher.Service
 	admission *admissionFlow
+	rooms     *room.Service
 }
 
 // Create implements [httpapi.Vouchers].

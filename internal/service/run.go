@@ -21,6 +21,7 @@ import (
 	"seckill/internal/logbuffer"
 	"seckill/internal/order"
 	"seckill/internal/rediswatch"
+	"seckill/internal/room"
 	"seckill/internal/telemetry"
 	"seckill/internal/voucher"
 	"seckill/internal/web"
@@ -78,9 +79,9 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, admission.close()) }()
 
-	vouchers := newVouchers(cfg, stores, ids, lockers, admission)
+	vouchers := newVouchers(cfg, stores, ids, lockers, admission, log)
 	orders, err := order.NewService(order.Config{
-		Store: rec.store(stores.db.Orders()), Vouchers: vouchers.Cache,
+		Store: rec.store(stores.db.Orders()), Vouchers: vouchers.Cache, Room: vouchers.rooms,
 		IDs: ids, Lockers: lockers, Gate: tracing.Gate(guard.Gate(admission.gate)), Now: time.Now, Log: log, Lab: cfg.Lab,
 	})
 	if err != nil {
@@ -92,13 +93,13 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, money.close()) }()
 	api, err := newAPI(cfg, money, httpapi.Deps{
-		Orders: rec.orders(orders), Lifecycle: money.lifecycle, Events: money.events(), Vouchers: vouchers, Idempotency: stores.db.Idempotency(), IDs: ids,
+		Orders: rec.orders(orders), Lifecycle: money.lifecycle, Events: money.events(), Vouchers: vouchers, Rooms: vouchers.rooms, Idempotency: stores.db.Idempotency(), IDs: ids,
 		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {
 		return err
 	}
-	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log, append(background(stores, guard, money, log),
+	return serve(ctx, cfg, api, tracing.Handler(api.Public()), log, append(background(stores, guard, vouchers.rooms, money, log),
 		func(ctx context.Context, url string) error {
 			return greet(ctx, out, cfg, vouchers.Service, money.sandbox, url)
 		})...)
@@ -126,9 +127,10 @@ func newAPI(cfg Config, money *payments, deps httpapi.Deps) (_ *httpapi.API, err
 }
 
 // background is the work beside the requests.
-func background(stores *stores, guard *rediswatch.Guard, money *payments, log *slog.Logger) []func(ctx context.Context, url string) error {
+func background(stores *stores, guard *rediswatch.Guard, rooms *room.Service, money *payments, log *slog.Logger) []func(ctx context.Context, url string) error {
 	return []func(ctx context.Context, url string) error{
 		func(ctx context.Context, _ string) error { guard.Run(ctx); return nil },
+		func(ctx context.Context, _ string) error { rooms.Run(ctx); return nil },
 		func(ctx context.Context, _ string) error { money.lifecycle.RunExpiry(ctx); return nil },
 		money.run,
 		func(ctx context.Context, _ string) error {
@@ -148,9 +150,10 @@ func background(stores *stores, guard *rediswatch.Guard, money *payments, log *s
 	}
 }
 
-func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow) preparedVouchers {
-	return preparedVouchers{admission: admission, Service: &voucher.Service{
-		Cache: voucher.NewCache(stores.db.Vouchers(), 0, time.Now), Store: stores.db.Vouchers(),
+func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow, log *slog.Logger) preparedVouchers {
+	cache := voucher.NewCache(stores.db.Vouchers(), 0, time.Now)
+	return preparedVouchers{admission: admission, rooms: newRooms(cfg, stores, cache, admission.gate, log), Service: &voucher.Service{
+		Cache: cache, Store: stores.db.Vouchers(),
 		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Gate: admission.gate, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
 	}}
 }

@@ -55,7 +55,7 @@ func Route(path string) string {
 		parts[1] = ":id"
 	}
 	switch route := strings.Join(parts, "/"); route {
-	case "vouchers", "vouchers/:id", "vouchers/:id/audit", "vouchers/:id/changes", "vouchers/:id/live", "vouchers/:id/orders", "vouchers/:id/rush",
+	case "vouchers", "vouchers/:id", "vouchers/:id/audit", "vouchers/:id/changes", "vouchers/:id/live", "vouchers/:id/orders", "vouchers/:id/room", "vouchers/:id/rush",
 		"orders", "orders/:id", "orders/:id/cancel", "orders/:id/payment", "orders/:id/refund",
 		"payments/events", "tokens":
 		return api + route

@@ -31,6 +31,7 @@ type Change struct {
 	BeginAt, EndAt *time.Time
 	Paused         *bool
 	AddStock       int64
+	Room           *RoomChange
 	By             Author
 }
 
@@ -96,6 +97,11 @@ func (c *Change) Apply(v Voucher, now time.Time) (Voucher, []FieldChange, error)
 	if c.Paused != nil && *c.Paused != v.Paused {
 		note("paused", v.Paused, *c.Paused)
 		v.Paused = *c.Paused
+	}
+	if c.Room != nil {
+		if err := c.Room.apply(&v, note); err != nil {
+			return v, nil, err
+		}
 	}
 	if c.AddStock != 0 {
 		if err := c.checkStock(&v); err != nil {

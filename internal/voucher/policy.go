@@ -32,6 +32,8 @@ type Policy struct {
 	// buckets can be on different servers. A user belongs to one of them, and an empty bucket takes stock
 	// from the others.
 	Buckets int `json:"buckets,omitempty"`
+	// Room is the waiting room; nil: none.
+	Room *Room `json:"room,omitempty"`
 }
 
 // Flow is how an order reaches the database.
@@ -156,11 +158,15 @@ func (p *Policy) Validate() error {
 	}
 	switch {
 	case p.Flow == FlowAdmission:
-		return p.validateAdmission()
+		if err := p.validateAdmission(); err != nil {
+			return err
+		}
 	case p.Stock == StockGrouped:
-		return p.validateGrouped()
+		if err := p.validateGrouped(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return p.Room.validate()
 }
 
 // validateGrouped refuses what one order cannot have in a transaction that it shares.

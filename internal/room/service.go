@@ -1,0 +1,249 @@
+package room
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// Config is what a [Service] needs. All of it is required.
+type Config struct {
+	Store    Store
+	Redis    Redis
+	Vouchers Vouchers
+	Sales    Sales
+	Log      *slog.Logger
+}
+
+// Service is the waiting rooms of an instance. It is safe for use by several goroutines.
+type Service struct {
+	config  Config
+	working sync.WaitGroup
+	ctx     context.Context // of the work in the background
+	stop    context.CancelFunc
+
+	mu    sync.RWMutex
+	halls map[int64]*hall
+}
+
+var _ order.Room = (*Service)(nil)
+
+// New returns a service. Close it, or let Run do that.
+func New(c Config) *Service {
+	s := &Service{config: c, halls: make(map[int64]*hall)}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Run keeps the rooms going until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	<-ctx.Done()
+	s.Close()
+}
+
+// Close ends the work in the background.
+func (s *Service) Close() {
+	s.stop()
+	s.working.Wait()
+}
+
+// hall returns the room of a voucher as this instance has it. The first caller loads it.
+func (s *Service) hall(ctx context.Context, v *voucher.Voucher) (*hall, error) {
+	if v.Policy.Room == nil {
+		return nil, ErrNoRoom
+	}
+	s.mu.RLock()
+	h := s.halls[v.ID]
+	s.mu.RUnlock()
+	if h == nil {
+		h = s.open(v)
+	}
+	select {
+	case <-h.loaded:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	h.used.Store(time.Now().UnixNano())
+	return h, h.failed
+}
+
+// open loads a room in the background, once.
+func (s *Service) open(v *voucher.Voucher) *hall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.halls[v.ID]; h != nil {
+		return h
+	}
+	h := &hall{service: s, id: v.ID, loaded: make(chan struct{}), kick: make(chan struct{}, 1)}
+	if s.ctx.Err() != nil {
+		h.failed = fmt.Errorf("%w: the service stops", order.ErrUnavailable)
+		close(h.loaded)
+		return h
+	}
+	s.halls[v.ID] = h
+	s.working.Go(func() {
+		if h.failed = h.load(s.ctx, v); h.failed != nil {
+			s.forget(h)
+			close(h.loaded)
+			return
+		}
+		h.used.Store(time.Now().UnixNano())
+		close(h.loaded)
+		s.working.Go(func() { h.runStore(s.ctx) })
+		h.run(s.ctx)
+		s.forget(h)
+	})
+	return h
+}
+
+// forget has the next visitor load the room again.
+func (s *Service) forget(h *hall) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.halls[h.id] == h {
+		delete(s.halls, h.id)
+	}
+}
+
+// voucherAndHall returns a voucher with its room.
+func (s *Service) voucherAndHall(ctx context.Context, voucherID int64) (*voucher.Voucher, *hall, error) {
+	v, err := s.config.Vouchers.Voucher(ctx, voucherID)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := s.hall(ctx, v)
+	return v, h, err
+}
+
+// NotOpenError is an [ErrNotOpen] with the time at which the room opens.
+type NotOpenError struct{ OpensAt time.Time }
+
+func (e *NotOpenError) Error() string {
+	return fmt.Sprintf("%v: it opens at %s", ErrNotOpen, e.OpensAt.UTC().Format(time.RFC3339))
+}
+
+// Unwrap makes it an [ErrNotOpen].
+func (e *NotOpenError) Unwrap() error { return ErrNotOpen }
+
+// attempts bounds how often a call is made again because the state in Redis had to be restored, or numbers to be reserved.
+const attempts = 10
+
+// Enter gives a user a ticket: the one that the user has, or a new one. A user whose pass has lapsed or is spent gets a new
+// one. shown is the ticket that the client has, if any: it counts if Redis has forgotten it. Its errors are [ErrNoRoom], [ErrNotOpen], [ErrTicket],
+// [voucher.ErrNotFound], [voucher.ErrEnded] and [order.ErrUnavailable].
+func (s *Service) Enter(ctx context.Context, voucherID, userID int64, shown string) (Answer, error) {
+	v, h, err := s.voucherAndHall(ctx, voucherID)
+	if err != nil {
+		return Answer{}, err
+	}
+	call := TicketCall{VoucherID: voucherID, UserID: userID, Shown: -1, Keep: h.keep(v)}
+	if shown != "" {
+		t, ok := h.sign.readTicket(shown)
+		if !ok || t.User != userID {
+			return Answer{}, ErrTicket
+		}
+		call.Shown = t.Number
+	}
+	switch now := h.clock(); {
+	case now < v.OpensAt().UnixMilli():
+		return Answer{}, &NotOpenError{v.OpensAt()}
+	case now >= v.EndAt.UnixMilli():
+		return Answer{}, voucher.ErrEnded
+	}
+	h.entering.Add(1)
+	defer h.entering.Add(-1)
+	for range attempts {
+		call.Reserved, call.Tickets = h.known.reserved.Load(), h.known.tickets.Load()
+		reply, err := s.config.Redis.Ticket(ctx, call)
+		switch {
+		case errors.Is(err, ErrMissing):
+			err = h.restore(ctx, v)
+		case err == nil && reply.Full:
+			err = h.reserve(ctx, reply.Tickets)
+		case err == nil:
+			raise(&h.known.tickets, reply.Tickets)
+			t := Ticket{User: userID, Number: reply.Number}
+			a := h.answer(v, &t)
+			a.Ticket = h.sign.ticket(t)
+			return a, nil
+		}
+		if err != nil {
+			return Answer{}, err
+		}
+	}
+	return Answer{}, fmt.Errorf("%w: no ticket after %d attempts", order.ErrUnavailable, attempts)
+}
+
+// Query asks for the state of a room.
+type Query struct {
+	VoucherID int64
+	// Ticket is the caller's; "" asks for what everybody may know.
+	Ticket string
+	// User is who asks with a ticket.
+	User int64
+	// Claims says that a visitor who is called gets a pass.
+	Claims bool
+}
+
+// Look returns the state of a room, for a ticket or for everybody. Nobody is asked for it but memory, unless the ticket is
+// called. Its errors are [ErrNoRoom], [ErrTicket], [voucher.ErrNotFound] and [order.ErrUnavailable].
+func (s *Service) Look(ctx context.Context, q Query) (Answer, error) {
+	v, h, err := s.voucherAndHall(ctx, q.VoucherID)
+	if err != nil {
+		return Answer{}, err
+	}
+	if q.Ticket == "" {
+		return h.answer(v, nil), nil
+	}
+	t, ok := h.sign.readTicket(q.Ticket)
+	if !ok || t.User != q.User {
+		return Answer{}, ErrTicket
+	}
+	a := h.answer(v, &t)
+	if q.Claims && a.called {
+		if err := h.claim(ctx, v, t, &a); err != nil {
+			return Answer{}, err
+		}
+	}
+	return a, nil
+}
+
+// Await waits until the state of a room that was answered may be another one, or the limit has passed. Its only error is the context's.
+func (s *Service) Await(ctx context.Context, q Query, told Answer, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if told.State == Called { // nothing tells when the rate allows a pass, or a unit comes back
+		ctx, cancel = context.WithTimeout(ctx, refreshEvery)
+		defer cancel()
+	}
+	q.Claims = false
+	for {
+		v, h, err := s.voucherAndHall(ctx, q.VoucherID)
+		if err != nil {
+			return nil // the caller looks again, and is told
+		}
+		changed := h.view().changed
+		t, ok := h.sign.readTicket(q.Ticket)
+		ticket := &t
+		if !ok {
+			ticket = nil
+		}
+		if now := h.answer(v, ticket); now.State != told.State {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil
+			}
+			return ctx.Err()
+		}
+	}
+}
