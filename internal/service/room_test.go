@@ -28,7 +28,9 @@ func TestWaitingRoom(t *testing.T) {
 			}
 			header.Set("X-User-Id", fmt.Sprint(user))
 			got, body := harness.Call(t, method, voucher+path, header, "")
-			fail.Unequal(t, got, status, "%s %s of user %d: %s", method, path, user, body)
+			if got != status && (got != http.StatusCreated || status != http.StatusAccepted) { // it may be confirmed by now
+				t.Fatalf("%s %s of user %d: %d %s", method, path, user, got, body)
+			}
 			fail.If(t, json.Unmarshal([]byte(body), &answer))
 			return answer
 		}
@@ -44,7 +46,10 @@ func TestWaitingRoom(t *testing.T) {
 			if user > stock {
 				want = "sold_out"
 			}
-			for answer["state"] != want && t.Context().Err() == nil {
+			for answer["state"] != want {
+				if answer["state"] == "pass" {
+					t.Fatalf("user %d got a pass, all were sold", user)
+				}
 				answer = ask(user, http.MethodGet, "/room?wait=20s", http.Header{"Room-Ticket": {ticket}}, http.StatusOK)
 			}
 			fail.Unequal(t, answer["position"], any(float64(user)))
@@ -59,7 +64,7 @@ func TestWaitingRoom(t *testing.T) {
 				status = http.StatusAccepted
 			}
 			first := ask(user, http.MethodPost, "/orders", key, status)
-			repeated := ask(user, http.MethodPost, "/orders", key, http.StatusCreated)
+			repeated := ask(user, http.MethodPost, "/orders", key, status)
 			fail.Unequal(t, repeated["order_id"], first["order_id"])
 			spent := ask(user, http.MethodPost, "/orders", http.Header{"Room-Pass": {pass}, "Idempotency-Key": {"other"}}, http.StatusForbidden)
 			fail.Unequal(t, spent["order_id"], nil)

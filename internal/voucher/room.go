@@ -31,11 +31,11 @@ func (r *Room) validate() error {
 	case r == nil:
 		return nil
 	case r.Rate < 1 || r.Rate > MaxRoomRate:
-		return invalid("policy.room.rate is %d; 1 to %d", r.Rate, MaxRoomRate)
+		return invalid("policy.room.rate", " is %d; 1 to %d", r.Rate, MaxRoomRate)
 	case r.DrawS < 0 || r.DrawS > MaxDrawS:
-		return invalid("policy.room.draw_s is %d; 0 to %d", r.DrawS, MaxDrawS)
+		return invalid("policy.room.draw_s", " is %d; 0 to %d", r.DrawS, MaxDrawS)
 	case r.PassS < MinPassS || r.PassS > MaxPassS:
-		return invalid("policy.room.pass_s is %d; %d to %d", r.PassS, MinPassS, MaxPassS)
+		return invalid("policy.room.pass_s", " is %d; %d to %d", r.PassS, MinPassS, MaxPassS)
 	}
 	return nil
 }
@@ -54,7 +54,7 @@ func (c *RoomChange) apply(v *Voucher, note func(field string, from, to any)) er
 	switch {
 	case room == nil && c.Close:
 	case room == nil:
-		return invalid("room: the voucher has none")
+		return invalid("room", ": the voucher has none")
 	case c.Close:
 		note("room", *room, nil)
 		v.Policy.Room = nil
