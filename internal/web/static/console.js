@@ -225,6 +225,7 @@ function noLock() {
 // ---- rush
 
 function setupRush() {
+  tell('rush-outcome', () => t('rush.help'), 'plain');
   $('rush').addEventListener('submit', async (e) => {
     e.preventDefault();
     $('rush-go').disabled = true;
