@@ -25,8 +25,8 @@ type Options struct {
 	Redis string
 	// Only are the behaviours to try; none: all.
 	Only []locktest.Behaviour
-	// Promised tries only what the lock promises: no comforts, and nothing that it leaves out.
-	Promised bool
+	// Except are behaviours that are not tried, and with them no comforts; nil: all are.
+	Except []locktest.Behaviour
 	// Progress is called after each behaviour. It may be nil.
 	Progress func(done, of int)
 }
@@ -69,10 +69,8 @@ func Judge(ctx context.Context, o Options) ([]Judged, error) {
 	}
 	renewed := opened.renewed
 	asked := asked(o.Only)
-	if o.Promised {
-		asked = slices.DeleteFunc(asked, func(g graded) bool {
-			return g.grade == Comfort || slices.Contains(opened.leavesOut, string(g.behaviour))
-		})
+	if o.Except != nil {
+		asked = slices.DeleteFunc(asked, func(g graded) bool { return g.grade == Comfort || slices.Contains(o.Except, g.behaviour) })
 	}
 	parent := ctx
 	ctx, cancel := context.WithTimeout(parent, judgeLimit)

@@ -54,7 +54,7 @@ func (l *locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	}
 	request := wire.Request{Do: wire.Acquire, Key: key, WaitMS: opts.Wait.Milliseconds(), TTLMS: opts.TTL.Milliseconds()}
 	if at, ends := ctx.Deadline(); ends {
-		request.GiveUpMS = max(1, time.Until(at).Milliseconds())
+		request.GiveUpMS = max(0, time.Until(at).Milliseconds()) + 1 // not before the caller gives up
 	}
 	owner, given := lock.OwnerFrom(ctx)
 	request.Owner = string(owner)

@@ -130,7 +130,7 @@ func code(err error) string {
 		code string
 	}{
 		{lock.ErrNotAcquired, wire.NotAcquired}, {lock.ErrNotHeld, wire.NotHeld}, {lock.ErrUnavailable, wire.Unavailable},
-		{lock.ErrExpired, wire.Expired}, {lock.ErrLost, wire.Lost}, {lock.ErrInvalid, wire.Invalid}, {context.Canceled, wire.Cancelled},
+		{lock.ErrExpired, wire.Expired}, {lock.ErrLost, wire.Lost}, {lock.ErrInvalid, wire.Invalid}, {context.Canceled, wire.Cancelled}, {context.DeadlineExceeded, wire.Cancelled},
 	} {
 		if errors.Is(err, known.err) {
 			return known.code

@@ -4,6 +4,7 @@ package template
 import (
 	"embed"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"seckill/internal/lock/locktest"
@@ -44,6 +45,27 @@ func Find(name string) (Template, error) {
 		}
 	}
 	return Template{}, fmt.Errorf("template: there is none called %q", name)
+}
+
+// Change is the text that mends the mistake.
+func (t Template) Change() string { return t.mended[1] }
+
+// LeavesOut are the behaviours that the lock does not promise.
+func (t Template) LeavesOut() []locktest.Behaviour {
+	_, list, _ := strings.Cut(t.Source("x"), "var leavesOut = []string{")
+	list, _, _ = strings.Cut(list, "\n}")
+	out := []locktest.Behaviour{}
+	for line := range strings.Lines(list) {
+		if strings.HasPrefix(strings.TrimSpace(line), "//") {
+			continue
+		}
+		for word := range strings.SplitSeq(line, ",") {
+			if name, err := strconv.Unquote(strings.TrimSpace(word)); err == nil {
+				out = append(out, locktest.Behaviour(name))
+			}
+		}
+	}
+	return out
 }
 
 // Source is the program of a lock of that name, with the mistake.

@@ -2,10 +2,12 @@ package template_test
 
 import (
 	"go/format"
+	"slices"
 	"testing"
 
 	"seckill/internal/lab/lockjudge"
 	"seckill/internal/lab/lockjudge/template"
+	"seckill/internal/lock/locktest"
 	"seckill/internal/testkit/fail"
 )
 
@@ -15,6 +17,9 @@ func TestTemplates(t *testing.T) {
 		flawed, mended := one.Source("mine"), one.Solution("mine")
 		if flawed == mended || !lockjudge.IsBehaviour(one.Goal) {
 			t.Errorf("%s: the goal is %q", one.Name, one.Goal)
+		}
+		if left := one.LeavesOut(); len(left) < 4 || slices.ContainsFunc(left, func(b locktest.Behaviour) bool { return !lockjudge.IsBehaviour(b) || b == one.Goal }) {
+			t.Errorf("%s leaves out %q", one.Name, left)
 		}
 		for _, program := range []string{flawed, mended} {
 			formatted, err := format.Source([]byte(program))
