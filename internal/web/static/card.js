@@ -9,6 +9,16 @@ import { live, statusName, statusSentence, statusTone } from './status.js';
 // The reasons of a refusal after which this voucher cannot be bought by this buyer.
 const closed = new Set(['already_ordered', 'sale_ended']);
 
+// A clock that nobody sees costs nothing: a card counts down while it is in sight, or nearly.
+const sight = new IntersectionObserver((changed) => {
+  for (const { target, isIntersecting } of changed) {
+    const card = cards.get(target);
+    card.seen = isIntersecting;
+    if (card.voucher) card.tick(clock.now());
+  }
+}, { rootMargin: '50%' });
+const cards = new WeakMap(); // by their elements
+
 export class Card {
   // does has what the buttons do: buy, pay and cancel.
   constructor(id, does) {
@@ -39,6 +49,8 @@ export class Card {
         h('div', { class: 'stock' }, h('span', { class: 'bar', 'aria-hidden': 'true' }, this.level), this.left),
         h('div', { class: 'slot' }, this.buy, this.pay, this.see),
         h('div', { class: 'note' }, this.outcome, this.when, this.halt, this.cancel))));
+    cards.set(this.element, this);
+    sight.observe(this.element);
   }
 
   // offer takes over a voucher, and reports whether anything about it is new.
@@ -91,6 +103,7 @@ export class Card {
       return;
     }
     this.drawnIn = phase;
+    if (!drawn && !this.seen) return;
     if (phase === 'soon' && !this.buy.hidden && !this.trying()) this.name(this.buy, t('card.opens', { left: duration(this.begin - at) }));
     const { pay_by: payBy } = this.order ?? {};
     const unpaid = this.order?.status === 'unpaid';
