@@ -17,7 +17,7 @@ func TestServerWithoutAutocommit(t *testing.T) {
 	root := open(t, databaseConfig(where)).Pools()["readers"]
 	for _, query := range []string{
 		"CREATE USER seckill", "GRANT ALL ON *.* TO seckill", // the statements of init_connect are not for root
-		"SET GLOBAL init_connect = 'SET autocommit = 0, sql_safe_updates = 1, unique_checks = 0'",
+		"SET GLOBAL init_connect = 'SET autocommit = 0, sql_safe_updates = 1, unique_checks = 0, sql_select_limit = 1'",
 	} {
 		wantErr(t, errOf(root.ExecContext(t.Context(), query)))
 	}
@@ -26,6 +26,9 @@ func TestServerWithoutAutocommit(t *testing.T) {
 	createVoucher(t, d, 1, 10)
 	wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 42), true))
 	server.Restart() // what was not committed is gone
+	var limit string
+	wantErr(t, d.readers.QueryRowContext(t.Context(), "SELECT @@sql_select_limit").Scan(&limit))
+	fail.Unequal(t, limit, noLimit, "sql_select_limit")
 	var vouchers, orders int
 	testkit.Until(t, "the database is back", func() bool {
 		return root.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM vouchers), (SELECT COUNT(*) FROM orders)").Scan(&vouchers, &orders) == nil

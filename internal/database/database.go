@@ -40,7 +40,7 @@ type engine struct {
 	batches bool
 	// insertIgnore begins an INSERT that leaves out duplicate rows.
 	insertIgnore string
-	// galera is what the connections know of a Galera cluster; nil on SQLite.
+	// galera is what the connections have found behind the address, such as a Galera cluster; nil on SQLite.
 	galera *cluster
 	// dialector maps rows over a pool.
 	dialector func(pool *sql.DB) gorm.Dialector
@@ -132,8 +132,13 @@ func (d *DB) Pools() map[string]*sql.DB {
 }
 
 // LockPool is the pool for locks that are kept in the database. Each lock that is held or waited for may
-// occupy a connection, so they have a pool of their own. It is nil for SQLite.
-func (d *DB) LockPool() *sql.DB { return d.locks }
+// occupy a connection, so they have a pool of their own. It is nil for SQLite and Vitess.
+func (d *DB) LockPool() *sql.DB {
+	if d.vitess() {
+		return nil
+	}
+	return d.locks
+}
 
 // RowPool is the pool for locks that are rows. They run short statements and keep no connection in
 // between. It is nil for SQLite.

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// cluster is what the connections know of a Galera cluster.
+// cluster is what the connections have found behind the address: one server, a node of a Galera cluster, or a gate of Vitess.
 type cluster struct {
-	log    *slog.Logger
-	once   sync.Once
-	member atomic.Bool
+	log            *slog.Logger
+	once, onceGate sync.Once
+	member, gate   atomic.Bool
 }
 
 // joined is called for each connection to a node of the cluster.
@@ -43,9 +43,10 @@ func (d *DB) maxAttempts() int {
 	return d.config.MaxAttempts
 }
 
-// wsrepVariables reads a server's Galera variables. A server without Galera has none.
-func wsrepVariables(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {
-	const query = "SHOW SESSION VARIABLES WHERE Variable_name IN ('wsrep_on', 'wsrep_cluster_name', 'wsrep_node_name')"
+// serverVariables reads what tells the kinds of servers apart, and one variable that not all of them can set. A server without
+// Galera has none of Galera's.
+func serverVariables(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {
+	const query = "SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'sql_select_limit', 'wsrep_on', 'wsrep_cluster_name', 'wsrep_node_name')"
 	rows, err := conn.QueryContext(ctx, query, nil)
 	if err != nil {
 		return nil, err

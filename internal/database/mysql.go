@@ -115,7 +115,6 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 		"autocommit":               "1",
 		"completion_type":          "0",
 		"sql_safe_updates":         "0",
-		"sql_select_limit":         "18446744073709551615",
 		"unique_checks":            "1",
 		"time_zone":                "'+00:00'",
 		"sql_mode":                 "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
@@ -124,12 +123,16 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	maps.DeleteFunc(config.Params, func(name, _ string) bool {
 		name = strings.ToLower(name[strings.LastIndexAny(name, "@. ")+1:]) // of @@session.autocommit, or SESSION autocommit
 		_, ours := relied[name]
-		// The variable for the isolation level has a different name in each server; see sessionConnector.
-		return ours || name == "tx_isolation" || name == "transaction_isolation"
+		// The variable for the isolation level has a different name in each server, and not every server can set the limit;
+		// see sessionConnector.
+		return ours || name == "tx_isolation" || name == "transaction_isolation" || name == "sql_select_limit"
 	})
 	maps.Copy(config.Params, relied)
 	return config, nil
 }
+
+// noLimit is the sql_select_limit with which a query returns all of its rows.
+const noLimit = "18446744073709551615"
 
 // forLocks returns the configuration of the connections on which the server itself lets a caller wait for
 // a lock. The wait is longer than any other statement may take, and as long as the lock mechanisms ask

@@ -69,6 +69,9 @@ func (t *tx) TakeUnit(_ context.Context, voucherID, from int64) error {
 			check: t.orAnywhere(voucherID),
 		})
 	}
+	if t.db.vitess() {
+		return errUnitsOnVitess
+	}
 	t.took = origin{"stock_parts WHERE voucher_id = ? AND part = @unit", []any{voucherID}}
 	// Sold units would be in the way of those who look for one.
 	const cleared = "DELETE FROM stock_parts WHERE voucher_id = ? AND part = @unit AND last_writer = ?"

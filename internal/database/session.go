@@ -19,7 +19,7 @@ import (
 // on other nodes before, and likewise a write that begins a transaction. Otherwise an order whose commit
 // got no answer, a reservation that was made on another node, or a table that was migrated there, may
 // seem to be missing.
-// Each connection checks for Galera, since the server behind an address can be replaced.
+// Each connection asks what the server is, since the one behind an address can be replaced.
 type sessionConnector struct {
 	driver.Connector
 	cluster *cluster
@@ -48,9 +48,24 @@ func (s sessionConnector) prepare(ctx context.Context, conn serverConn) (member 
 	if _, err := conn.ExecContext(ctx, isolation, nil); err != nil {
 		return false, err
 	}
-	variables, err := wsrepVariables(ctx, conn)
-	if err != nil || variables["wsrep_on"] != "ON" {
+	variables, err := serverVariables(ctx, conn)
+	if err != nil {
 		return false, err
+	}
+	if isGate(variables) {
+		s.cluster.sharded(ctx, variables["version"])
+		return false, nil
+	}
+	if variables["sql_select_limit"] != noLimit { // the server's default, which has cut the answer short; a gate would cut all of them
+		if _, err := conn.ExecContext(ctx, "SET SESSION sql_select_limit = "+noLimit, nil); err != nil {
+			return false, err
+		}
+		if variables, err = serverVariables(ctx, conn); err != nil {
+			return false, err
+		}
+	}
+	if variables["wsrep_on"] != "ON" {
+		return false, nil
 	}
 	const afterOthers = "SET SESSION wsrep_sync_wait = 7" // 1: SELECT, 2: UPDATE and DELETE, 4: INSERT and REPLACE
 	if _, err := conn.ExecContext(ctx, afterOthers, nil); err != nil {

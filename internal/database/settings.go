@@ -65,7 +65,7 @@ type queryer interface {
 // variablesOf reads the variables of a session that the checks ask for, by name. A server has not all of them.
 func variablesOf(ctx context.Context, pool queryer) (map[string]string, error) {
 	const query = `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'completion_type', 'sql_safe_updates', 'sql_select_limit',
-		'unique_checks', 'time_zone', 'tx_isolation', 'transaction_isolation', 'sql_mode', 'log_bin', 'binlog_format',
+		'unique_checks', 'time_zone', 'version', 'tx_isolation', 'transaction_isolation', 'sql_mode', 'log_bin', 'binlog_format',
 		'read_only', 'super_read_only', 'innodb_read_only', 'tx_read_only', 'transaction_read_only')`
 	variables := map[string]string{}
 	rows, err := pool.QueryContext(ctx, query)
@@ -80,13 +80,27 @@ func variablesOf(ctx context.Context, pool queryer) (map[string]string, error) {
 		}
 		variables[strings.ToLower(name)] = value
 	}
-	return variables, translate(ctx, rows.Err())
+	return normalized(variables), translate(ctx, rows.Err())
+}
+
+// normalized returns the variables as MySQL shows them. A gate of Vitess shows autocommit as a number, and 0 for a limit that
+// is not set.
+func normalized(variables map[string]string) map[string]string {
+	if isGate(variables) {
+		if on, there := map[string]string{"0": "OFF", "1": "ON"}[variables["autocommit"]]; there {
+			variables["autocommit"] = on
+		}
+		if variables["sql_select_limit"] == "0" {
+			variables["sql_select_limit"] = noLimit
+		}
+	}
+	return variables
 }
 
 // sessionSuits compares the variables of a session with what its pool has set.
 func sessionSuits(variables map[string]string, transactional bool) error {
 	wanted := map[string]string{
-		"autocommit": "ON", "completion_type": "NO_CHAIN", "sql_safe_updates": "OFF", "sql_select_limit": "18446744073709551615",
+		"autocommit": "ON", "completion_type": "NO_CHAIN", "sql_safe_updates": "OFF", "sql_select_limit": noLimit,
 		"unique_checks": "ON", "time_zone": "+00:00", "tx_isolation": "READ-COMMITTED", "transaction_isolation": "READ-COMMITTED",
 	}
 	if transactional {

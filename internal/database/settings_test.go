@@ -30,6 +30,11 @@ func TestSettingsThatDoNotSuit(t *testing.T) {
 		fail.If(t, check(variables), "%v: ", fits)
 	}
 	fail.If(t, check(map[string]string{}), "a server without any of them: ")
+	gate := maps.Clone(good)
+	maps.Copy(gate, map[string]string{"version": "8.4.6-Vitess", "autocommit": "1", "sql_select_limit": "0"})
+	fail.If(t, check(normalized(gate)), "a gate of Vitess: ")
+	gate["autocommit"] = "0"
+	fail.Unless(t, check(normalized(gate)), ErrUnsuitable, "a gate of Vitess that has lost autocommit: ")
 	for name, value := range map[string]string{
 		"autocommit": "OFF", "completion_type": "CHAIN", "sql_safe_updates": "ON", "sql_select_limit": "1", "unique_checks": "OFF", "time_zone": "SYSTEM",
 		"tx_isolation": "REPEATABLE-READ", "transaction_isolation": "REPEATABLE-READ", "sql_mode": "", "binlog_format": "STATEMENT",

@@ -154,7 +154,7 @@ func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Locke
 	cache := voucher.NewCache(stores.db.Vouchers(), 0, time.Now)
 	return preparedVouchers{admission: admission, rooms: newRooms(cfg, stores, cache, admission.gate, log), Service: &voucher.Service{
 		Cache: cache, Store: stores.db.Vouchers(),
-		IDs: ids, Lockers: hintingLockers{lockers}, Admission: true, Gate: admission.gate, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
+		IDs: ids, Lockers: hintingLockers{lockers}, Unsuited: stores.db.Unsuited, Admission: true, Gate: admission.gate, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
 	}}
 }
 

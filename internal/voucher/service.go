@@ -24,6 +24,9 @@ type Service struct {
 	Store   Store
 	IDs     IDs
 	Lockers Lockers
+	// Unsuited returns the field of a policy with which the database cannot sell, and the reason; an empty field if it can. nil
+	// is a database that can sell under any policy.
+	Unsuited func(Policy) (field, why string)
 	// Admission says that the server supports the admission flow.
 	Admission bool
 	// Payments says that the server has a payment provider.
@@ -58,6 +61,11 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	}
 	if v.AsksForPayment() && !s.Payments {
 		return nil, invalid("pay_within_s", ": this server has no payment provider")
+	}
+	if s.Unsuited != nil {
+		if field, why := s.Unsuited(v.Policy); field != "" {
+			return nil, invalid(field, ": %s", why)
+		}
 	}
 	if _, err := s.Lockers.Locker(v.Policy.Lock); err != nil {
 		return nil, invalid("policy.lock", ": %v", err)

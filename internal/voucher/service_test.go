@@ -94,6 +94,7 @@ func TestCreateRefuses(t *testing.T) {
 		"a weak policy":             {func(v *voucher.Voucher) { v.Policy.Lock = "naive" }, voucher.ErrLabOnly},
 		"a lock without servers":    {func(v *voucher.Voucher) { v.Policy.Lock = "red" }, voucher.ErrInvalid},
 		"admission without a gate":  {func(v *voucher.Voucher) { v.Policy.Flow = voucher.FlowAdmission }, voucher.ErrInvalid},
+		"a stock without rows":      {func(v *voucher.Voucher) { v.Policy.Lock, v.Policy.Stock = "none", voucher.StockRows }, voucher.ErrInvalid},
 		"less than a microsecond":   {func(v *voucher.Voucher) { v.EndAt = v.BeginAt.Add(999 * time.Nanosecond) }, voucher.ErrInvalid},
 		"an end in the year 10,000": {func(v *voucher.Voucher) { v.EndAt = newYearsEve9999(-14) }, voucher.ErrInvalid},
 	} {
@@ -101,6 +102,12 @@ func TestCreateRefuses(t *testing.T) {
 			v, s := validVoucher(), &memoryStore{}
 			tc.change(&v)
 			service := newService(s)
+			service.Unsuited = func(p voucher.Policy) (field, why string) {
+				if p.Stock == voucher.StockRows {
+					return "policy.stock", "it has no rows"
+				}
+				return "", ""
+			}
 			if got, err := service.Create(t.Context(), v); !errors.Is(err, tc.want) {
 				t.Errorf("Create = %+v, %v; want %v", got, err, tc.want)
 			}

@@ -1,0 +1,47 @@
+package database
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"seckill/internal/order"
+	"seckill/internal/voucher"
+)
+
+// Vitess (https://vitess.io) spreads the tables over shards, each a MySQL server, behind a gate that speaks MySQL's
+// protocol. deploy/vitess/vschema.json says which column decides on the shard of a row: of all that belongs to a voucher it
+// is the voucher's id, so what happens to one order is a transaction in one shard. See docs/scale.md.
+
+// vitess reports whether the server is a gate of Vitess.
+func (d *DB) vitess() bool { return d.galera != nil && d.galera.gate.Load() }
+
+// isGate tells a gate of Vitess by the variables of a session.
+func isGate(variables map[string]string) bool {
+	return strings.HasSuffix(variables["version"], "-Vitess")
+}
+
+// sharded is called for each connection to a gate.
+func (c *cluster) sharded(ctx context.Context, version string) {
+	c.gate.Store(true)
+	c.onceGate.Do(func() {
+		c.log.LogAttrs(ctx, slog.LevelInfo, "the database is Vitess: what belongs to a voucher is in one shard; reads of an order by its id alone ask all shards",
+			slog.String("version", version))
+	})
+}
+
+// Unsuited returns the field of a policy with which the server cannot sell, and the reason. The field is empty if it can.
+func (d *DB) Unsuited(p voucher.Policy) (field, why string) {
+	switch {
+	case !d.vitess():
+	case p.Stock == voucher.StockUnits:
+		return "policy.stock", fmt.Sprintf("%q is not available on Vitess, whose gate keeps no result of a query in a variable; %q is", p.Stock, voucher.StockRows)
+	case p.Lock == "mysql-get-lock" || p.Lock == "mysql-for-update":
+		return "policy.lock", fmt.Sprintf("%q is not available on Vitess, whose clients share the connections to MySQL; %q is", p.Lock, "mysql-row")
+	}
+	return "", ""
+}
+
+// errUnitsOnVitess is the error of a voucher that was created on another server.
+var errUnitsOnVitess = fmt.Errorf("%w: stock %q is not available on Vitess", order.ErrUnavailable, voucher.StockUnits)
