@@ -43,6 +43,10 @@ func printBrief(w io.Writer, req runRequest, e, played *lab.Experiment, r *findi
 	last := next(req, e, r, columns)
 	if asWritten(r) {
 		used := strings.Count(b.String(), "\n") + strings.Count(last, "\n") + 3 // two empty lines, and how many came out as expected
+		if last != "" && screen-used < 3 {
+			first, _, _ := strings.Cut(last, "\n") // what turns the outcome, and no more
+			last, used = first+"\n", used-strings.Count(last, "\n")+1
+		}
 		if why := fitting(i18n.F("Why: %s", e.Says(lab.Why)).In(l), columns, screen-used); why != "" {
 			fmt.Fprintf(&b, "\n%s\n", why)
 		}

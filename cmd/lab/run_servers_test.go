@@ -292,7 +292,7 @@ func TestChangedNumbers(t *testing.T) {
 		t.Errorf("exit code %d, values %q, progress\n%s", code, values, stderr)
 	}
 	// Without its servers no run comes to a verdict, and it says why.
-	code, stdout, stderr = b.run(withoutServers(t), "sweep", "paused-holder", "--lease", "1s..2s", "--steps", "2", "--runs", "1")
+	code, stdout, stderr = b.run(withoutServers(t), "sweep", "zk-session-expired", "--lease", "1s..2s", "--steps", "2", "--runs", "1")
 	if code != exitFailed || !strings.Contains(stdout, "1 without a verdict") || !strings.Contains(stderr, "2 of 2 runs without a verdict: ") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}

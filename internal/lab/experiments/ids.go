@@ -37,10 +37,10 @@ const firstMinter, secondMinter = "process-1", "process-2"
 type minting struct{ *shop }
 
 // mint mints an id in the lane of a process.
-func (s minting) mint(lane string, by order.IDs, wrong bool) int64 {
+func (s minting) mint(lane string, by order.IDs) int64 {
 	id, err := by.NextID(s.Context())
 	s.must(err)
-	s.step(lane, finding.Notes, i18n.F("mints id …%s", fmt.Sprintf("%06d", id%1_000_000)), wrong)
+	s.step(lane, finding.Notes, i18n.F("mints id …%s", fmt.Sprintf("%06d", id%1_000_000)), false)
 	return id
 }
 
@@ -82,8 +82,8 @@ func oneMachineID(t *lab.Trial, setup lab.Setup) {
 		t.Cleanup(func() { s.must(leased.Close(context.WithoutCancel(t.Context()))) })
 		by[i] = leased
 	}
-	first := s.mint(firstMinter, by[0], false)
-	second := s.mint(secondMinter, by[1], false)
+	first := s.mint(firstMinter, by[0])
+	second := s.mint(secondMinter, by[1])
 	s.insert(firstMinter, 1, first)
 	s.insert(secondMinter, 2, second)
 	s.tell(func(lost int) i18n.Text {
@@ -102,12 +102,12 @@ func clockStepsBack(t *lab.Trial, setup lab.Setup) {
 	if setup.Program == "" {
 		by = idworker.NewRedisCounter(t.RedisClient(), idworker.CounterConfig{KeyPrefix: s.prefix(), Now: clock})
 	}
-	s.insert(firstMinter, 1, s.mint(firstMinter, by, false))
+	s.insert(firstMinter, 1, s.mint(firstMinter, by))
 	moment = moment.Add(back)
-	s.insert(firstMinter, 2, s.mint(firstMinter, by, false))
+	s.insert(firstMinter, 2, s.mint(firstMinter, by))
 	moment = moment.Add(-back)
 	s.step(firstMinter, finding.Notes, i18n.F("its clock steps back by %d s", int(back.Seconds())), setup.Program != "")
-	s.insert(firstMinter, 3, s.mint(firstMinter, by, false))
+	s.insert(firstMinter, 3, s.mint(firstMinter, by))
 	s.tell(func(lost int) i18n.Text {
 		return i18n.F("The clock is set back by %d s, and the process comes to the same millisecond again: it mints the id of user 1's order for user 3. It finds the row, takes it for its own, and tells user 3 that the order is placed: %d order is told of, and nowhere.",
 			int(back.Seconds()), lost)

@@ -55,7 +55,7 @@ func lanesIn(w io.Writer, wit finding.Witness, width int, colour bool, lang i18n
 	if len(t.notes) > 0 {
 		out.WriteString("\n")
 	}
-	for _, line := range t.footnotes() {
+	for _, line := range t.footnotes(brief) {
 		out.WriteString(line + "\n")
 	}
 	legend := t.legend(brief)
@@ -232,7 +232,8 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 	told, must := spanText(s, lane.Role)
 	inside := told.In(t.lang)
 	name := letter(owner)
-	if !s.Label.IsZero() || lane.Role == finding.Actor || owner == 0 {
+	whose := s.Label.IsZero() || s.Label.String() == shortName(s.Who) // it says no more than the letter
+	if !whose || lane.Role == finding.Actor || owner == 0 {
 		if lane.Role != finding.Actor && owner > 0 {
 			inside = name + " " + inside
 		}
@@ -247,7 +248,7 @@ func (t *text) bar(r *row, lane finding.Lane, s finding.Span) *note {
 			return nil
 		}
 	}
-	if s.Label.IsZero() && lane.Role != finding.Actor && owner > 0 && !must {
+	if whose && lane.Role != finding.Actor && owner > 0 && !must {
 		r.put(from+1+(to-from-1-length(name))/2, name, owner, s.Wrong)
 		return nil
 	}

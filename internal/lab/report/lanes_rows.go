@@ -147,8 +147,9 @@ func (t *text) legend(brief bool) string {
 	return strings.Join(parts, "\u00a0 ")
 }
 
-// footnotes returns the numbered texts, in as many columns as there is room for.
-func (t *text) footnotes() []string {
+// footnotes returns the numbered texts, in as many columns as there is room for; brief ones one after the other where
+// there is room for one column only.
+func (t *text) footnotes(brief bool) []string {
 	moment, widest := 0, 0
 	for _, n := range t.notes {
 		moment = max(moment, length(num(n.at)))
@@ -160,6 +161,9 @@ func (t *text) footnotes() []string {
 	across := max((t.width+gap)/(one+gap), 1)
 	down := (len(t.notes) + across - 1) / across
 	lines := make([]string, down)
+	if across == 1 && brief {
+		return t.flowing()
+	}
 	if across == 1 {
 		lines = nil
 	}
@@ -174,6 +178,19 @@ func (t *text) footnotes() []string {
 			lines = append(lines, before+line)
 			before = strings.Repeat(" ", length(before))
 		}
+	}
+	return lines
+}
+
+// flowing returns the numbered texts one after the other. None is broken unless it is longer than a line.
+func (t *text) flowing() []string {
+	var all []string
+	for _, n := range t.notes {
+		all = append(all, strings.ReplaceAll(fmt.Sprintf("%d %s ms %s", n.number, num(n.at), n.told()), " ", "\u00a0"))
+	}
+	lines := wrap(strings.Join(all, "\u00a0\u00a0 "), t.width-2)
+	for i := range lines {
+		lines[i] = "  " + lines[i]
 	}
 	return lines
 }
