@@ -5,8 +5,11 @@ import (
 	"log/slog"
 	"math"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"seckill/internal/admission"
 	"seckill/internal/database"
+	"seckill/internal/metrics"
 	"seckill/internal/order"
 	"seckill/internal/room"
 	"seckill/internal/room/ledger"
@@ -14,15 +17,17 @@ import (
 )
 
 // newRooms returns the waiting rooms.
-func newRooms(cfg Config, stores *stores, vouchers *voucher.Cache, gate *admission.Gate, log *slog.Logger) *room.Service {
+func newRooms(cfg Config, stores *stores, vouchers *voucher.Cache, gate *admission.Gate, registry prometheus.Registerer, log *slog.Logger) *room.Service {
 	parts := 0
 	if cfg.Embedded { // the embedded server gets slower with each key
 		parts = 16
 	}
-	return room.New(room.Config{
+	rooms := room.New(room.Config{
 		Store: stores.db.Rooms(), Redis: ledger.New(stores.orders, cfg.keyPrefix(), parts), Vouchers: vouchers,
 		Sales: sales{stores.db, gate}, Log: log,
 	})
+	registry.MustRegister(metrics.NewRooms(rooms.Figures))
+	return rooms
 }
 
 // sales is what the waiting rooms need to know of the sale.

@@ -79,7 +79,7 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, admission.close()) }()
 
-	vouchers := newVouchers(cfg, stores, ids, lockers, admission, log)
+	vouchers := newVouchers(cfg, stores, ids, lockers, admission, registry, log)
 	orders, err := order.NewService(order.Config{
 		Store: rec.store(stores.db.Orders()), Vouchers: vouchers.Cache, Room: vouchers.rooms,
 		IDs: ids, Lockers: lockers, Gate: tracing.Gate(guard.Gate(admission.gate)), Now: time.Now, Log: log, Lab: cfg.Lab,
@@ -150,9 +150,9 @@ func background(stores *stores, guard *rediswatch.Guard, rooms *room.Service, mo
 	}
 }
 
-func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow, log *slog.Logger) preparedVouchers {
+func newVouchers(cfg Config, stores *stores, ids idSource, lockers voucher.Lockers, admission *admissionFlow, registry prometheus.Registerer, log *slog.Logger) preparedVouchers {
 	cache := voucher.NewCache(stores.db.Vouchers(), 0, time.Now)
-	return preparedVouchers{admission: admission, rooms: newRooms(cfg, stores, cache, admission.gate, log), Service: &voucher.Service{
+	return preparedVouchers{admission: admission, rooms: newRooms(cfg, stores, cache, admission.gate, registry, log), Service: &voucher.Service{
 		Cache: cache, Store: stores.db.Vouchers(),
 		IDs: ids, Lockers: hintingLockers{lockers}, Unsuited: stores.db.Unsuited, Admission: true, Gate: admission.gate, Payments: cfg.takesPayments(), Lab: cfg.Lab, Now: time.Now,
 	}}
