@@ -90,7 +90,7 @@ func (s *session) play(ctx context.Context, req runRequest, asks *quiz, tell fun
 		s.progress.done(r)
 		tell(r)
 	}
-	if !req.lanes { // nobody reads along: those that mostly wait run at the same time
+	if !req.typed { // of all, those that mostly wait run at the same time
 		return s.RunAll(ctx, req.chosen, run, told)
 	}
 	var results []finding.Result
@@ -224,7 +224,8 @@ type runRequest struct {
 	values  map[string]string   // of parameters that are to be changed
 	options testbed.Options
 	lang    i18n.Language // of what is printed for people, and of the report
-	lanes   bool          // few enough to show each picture, after its run and in the order typed
+	lanes   bool          // few enough to show each picture, after its run
+	typed   bool          // by their ids: they run in that order
 	args    []string
 }
 
@@ -295,7 +296,8 @@ func parseRun(all lab.Set, args []string) (runRequest, error) {
 	}
 	req.lanes = len(req.chosen) <= fewEnough
 	req.args = args
-	if slices.Contains(ids, "all") { // those that are about their processes keep their own number
+	req.typed = !slices.Contains(ids, "all")
+	if !req.typed { // those that are about their processes keep their own number
 		delete(req.values, "instances")
 	}
 	req.chosen, err = changed(req.chosen, req.values, req.swap)
