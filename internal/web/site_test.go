@@ -2,6 +2,7 @@ package web_test
 
 import (
 	"compress/gzip"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -59,7 +60,7 @@ func text(t *testing.T, resp *http.Response) string {
 
 var address = regexp.MustCompile(`(?:href|src)="(/static/[^"]+)"`)
 
-// pages calls test with every page.
+// pages calls test with every page of every site.
 func pages(t *testing.T, test func(t *testing.T, s *web.Site, path string)) {
 	for _, s := range sites(t) {
 		for _, path := range s.Paths() {
@@ -74,23 +75,53 @@ func pages(t *testing.T, test func(t *testing.T, s *web.Site, path string)) {
 // Every file that a page names is there, is kept for ever, and all together are small.
 func TestFirstViewIsSmall(t *testing.T) {
 	pages(t, func(t *testing.T, s *web.Site, path string) {
-		page := get(t, s, path, "Accept-Encoding: gzip, br")
-		fail.Unequal(t, page.Header.Get("Cache-Control"), "no-cache", "Cache-Control")
-		sum, seen := int(page.ContentLength), map[string]bool{}
-		for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
-			if seen[found[1]] {
-				continue
+		for _, language := range []string{"en", "zh"} {
+			page := get(t, s, path, "Accept-Encoding: gzip, br", "Accept-Language: "+language)
+			fail.Unequal(t, page.Header.Get("Cache-Control"), "no-cache", "Cache-Control")
+			sum, seen := int(page.ContentLength), map[string]bool{}
+			for _, found := range address.FindAllStringSubmatch(text(t, page), -1) {
+				if seen[found[1]] {
+					continue
+				}
+				seen[found[1]] = true
+				f := get(t, s, found[1], "Accept-Encoding: gzip")
+				if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
+					t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
+				}
+				sum += int(f.ContentLength)
 			}
-			seen[found[1]] = true
-			f := get(t, s, found[1], "Accept-Encoding: gzip")
-			if f.StatusCode != http.StatusOK || f.Header.Get("Cache-Control") != "public, max-age=31536000, immutable" {
-				t.Errorf("%s: %s, Cache-Control %q", found[1], f.Status, f.Header.Get("Cache-Control"))
+			t.Logf("%s: the first view has %d files and %d bytes", language, len(seen), sum)
+			if len(seen) < 5 || sum > firstView {
+				t.Errorf("%s: the first view has %d files and %d bytes, at most %d", language, len(seen), sum, firstView)
 			}
-			sum += int(f.ContentLength)
 		}
-		t.Logf("the first view has %d files and %d bytes", len(seen), sum)
-		if len(seen) < 5 || sum > firstView {
-			t.Errorf("the first view has %d files and %d bytes, at most %d", len(seen), sum, firstView)
+	})
+}
+
+// A page gets its own messages, in the visitor's language, and of the others' none.
+func TestMessagesByPageAndLanguage(t *testing.T) {
+	own := map[string]string{"buyers": "sure.keep", "console": "steer.pause", "lab": "lab.bench.start"}
+	all, err := web.Messages()
+	fail.NowIf(t, err)
+	pages(t, func(t *testing.T, s *web.Site, path string) {
+		for _, language := range []string{"en", "zh"} {
+			page := text(t, get(t, s, path, "Accept-Language: "+language))
+			name := regexp.MustCompile(`data-page="(\w+)"`).FindStringSubmatch(page)[1]
+			var modules []string
+			for _, found := range address.FindAllStringSubmatch(page, -1) {
+				if strings.Contains(found[1], "/messages-") {
+					modules = append(modules, found[1])
+				}
+			}
+			if len(modules) != 1 || !strings.HasSuffix(modules[0], "/messages-"+name+"-"+language+".js") {
+				t.Fatalf("%s: the page asks for %q", language, modules)
+			}
+			messages := text(t, get(t, s, modules[0]))
+			for of, key := range own {
+				entry, err := json.Marshal(map[string]string{key: all[language][key]})
+				fail.NowIf(t, err)
+				fail.Unequal(t, strings.Contains(messages, strings.Trim(string(entry), "{}")), of == name, "%s: %s has %s", language, name, key)
+			}
 		}
 	})
 }

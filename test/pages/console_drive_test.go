@@ -33,6 +33,7 @@ func consoleDrives(b context.Context, t *testing.T) {
 	v.do(`document.querySelector('#sold-list button').click()`)
 	v.until("it is asked", `document.getElementById('sure').open && document.getElementById('sure-text').textContent === 'Buyer `+buyer+` gets €80 back, and the unit goes back on sale.'`)
 	fail.Unequal(t, v.says(`document.activeElement.value`), "no", "the answer that the keyboard gives at once")
+	v.accessible("a console that asks")
 	v.do(`document.querySelector('#sure [value=yes]').click()`)
 	v.until("the money goes back", `document.getElementById('sold-outcome').textContent.includes('goes back to buyer') && document.querySelector('#sold-list button').hidden`)
 	v.do(`document.querySelector('#languages [lang=zh]').click()`)
@@ -57,6 +58,8 @@ func consoleDrives(b context.Context, t *testing.T) {
 	}
 	v.do(`document.querySelector('#languages [lang=en]').click()`)
 	v.until("it can be copied", `!document.getElementById('steer-copy').disabled`)
+	v.do(`document.getElementById('customise').open = true`)
+	v.accessible("a console on which everything is open")
 	v.do(`document.getElementById('steer-copy').click()`)
 	fail.Unequal(t, v.says(`['title', 'stock', 'price', 'value', 'lasts', 'paywithin'].map((id) => document.getElementById(id).value) + document.querySelector('.preset.chosen input').value`),
 		"Dinner,10,80,100,45,600oversell", "the form has")
@@ -87,6 +90,15 @@ func (v *visitor) buys(url, buyer string) (order string) {
 	return url + "/api/v1/orders/" + id
 }
 
+// accessible fails the test if axe-core finds something serious.
+func (v *visitor) accessible(what string) {
+	v.t.Helper()
+	found, err := browser.Inaccessible(v.tab)
+	if err != nil || len(found) > 0 {
+		v.t.Errorf("%s: %q, %v", what, found, err)
+	}
+}
+
 // projects shows the verdict and the address alone, in every window, and comes back.
 func (v *visitor) projects(t *testing.T) {
 	t.Helper()
@@ -103,10 +115,7 @@ func (v *visitor) projects(t *testing.T) {
 				fail.NowIf(t, browser.Shoot(v.tab, dir, fmt.Sprintf("projector-%s-%d", what, width)))
 			}
 		}
-		found, err := browser.Inaccessible(v.tab)
-		if err != nil || len(found) > 0 {
-			t.Errorf("the projector: %q, %v", found, err)
-		}
+		v.accessible("the projector")
 		v.press("\x1b")
 		v.until("the whole page is back", `document.getElementById('offer').offsetParent !== null && document.getElementById('projector-end').hidden`)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/browser"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -66,12 +67,10 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	if got := v.says(`location.origin + document.title`); !strings.HasPrefix(got, at+"Order ") {
 		t.Errorf("the provider's page is %s", got)
 	}
-	found, err := browser.Inaccessible(v.tab)
-	if err != nil || len(found) > 0 {
-		t.Errorf("the provider's page: %q, %v", found, err)
-	}
+	v.accessible("the provider's page")
 	v.do(`document.querySelector('[value=refuse]').click()`)
 	v.arrives("it was refused", `document.querySelector('[role=status]') !== null`)
+	v.accessible("the provider's page, after a refusal")
 	v.do(`document.querySelector('main a').click()`)
 	v.arrives("the order's page", `document.getElementById('order')?.open && document.getElementById('order-state').textContent.includes('not paid yet')`)
 	v.do(`document.getElementById('order-close').click()`)
@@ -79,8 +78,11 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.arrives("the provider's page, again", `document.querySelector('[value=pay]') !== null`)
 	v.do(`document.querySelector('[value=pay]').click()`)
 	v.arrives("the provider has the money", `document.querySelector('[role=status]') !== null && document.querySelector('form') === null`)
+	fail.NowIf(t, browser.Window(v.tab, 390, 844, "dark"))
+	v.accessible("the provider's page, after a payment, in the dark")
 	v.do(`document.querySelector('main a').click()`)
 	v.arrives("the order is paid", `document.getElementById('order')?.open && document.getElementById('order-state').textContent.includes('The order is paid')`)
+	v.accessible("the order's page")
 	v.do(`document.getElementById('order-close').click()`)
 	v.untilOutcome(title, "It is yours. The order is paid.")
 	v.until("both orders are listed", `[...document.querySelectorAll('#orders .chip')].map((c) => c.textContent).join() === 'Paid,Cancelled'`)

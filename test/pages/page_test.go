@@ -300,10 +300,7 @@ func pageFits(b context.Context, t *testing.T) {
 				t.Errorf("%s: too small for a finger: %s", name, small)
 			}
 			if (scheme == "light") == (width == 1280) && (width == 390 || width == 1280) { // contrast and layout, each once
-				found, err := browser.Inaccessible(v.tab)
-				if err != nil || len(found) > 0 {
-					t.Errorf("%s: %q, %v", name, found, err)
-				}
+				v.accessible(name)
 			}
 			if dir := os.Getenv("PAGE_SHOTS"); dir != "" {
 				fail.NowIf(t, browser.Shoot(v.tab, dir, name))
@@ -312,10 +309,7 @@ func pageFits(b context.Context, t *testing.T) {
 	}
 	pageInContrast(t, v, ".card")
 	v.do(`document.getElementById('who').click()`)
-	found, err := browser.Inaccessible(v.tab)
-	if err != nil || len(found) > 0 {
-		t.Errorf("the dialog: %q, %v", found, err)
-	}
+	v.accessible("the dialog")
 	v.untroubled(url)
 }
 
