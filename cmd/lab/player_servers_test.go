@@ -63,7 +63,7 @@ func TestServePlayer(t *testing.T) {
 	}
 	right := `[...` + ofPlayer + `[0].querySelectorAll('.ask button')].find((b) => b.textContent.includes('deletes the lock of buyer 2'))`
 	g.do(right + `.click()`)
-	g.until("the answer is judged", ofPlayer+`[0].querySelector('.judged').textContent === 'Right.' && `+told+`.includes('The release of buyer 1 deletes the lock of buyer 2')`)
+	g.until("the answer is judged", ofPlayer+`[0].querySelector('.ask .question').textContent === 'Right.' && `+told+`.includes('The release of buyer 1 deletes the lock of buyer 2')`)
 	fail.Unequal(t, g.says(ofPlayer+`[0].querySelectorAll('.state.believes').length`), "1", "buyers who believe and do not hold")
 	g.press(kb.ArrowLeft)
 	g.until("it goes back, and asks no more", stepAt+` === `+stopped+` && !`+asked)

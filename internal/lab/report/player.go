@@ -72,8 +72,8 @@ type playerAsk struct {
 func NewPlayer(w finding.Witness, l i18n.Language) Player {
 	r, index := steps.New(w), newActorIndex(w)
 	p := Player{Words: playerWords(l), Actors: []playerActor{}, Stores: []string{}, Steps: []playerStep{}, Asks: []playerAsk{}}
-	for _, name := range r.Actors {
-		p.Actors = append(p.Actors, playerActor{i18n.Name(shortName(name)).In(l), letter(index[name]), colour(index[name])})
+	for i, name := range r.Actors {
+		p.Actors = append(p.Actors, playerActor{r.Names[i].In(l), letter(index[name]), colour(index[name])})
 	}
 	for _, name := range r.Stores {
 		p.Stores = append(p.Stores, i18n.Name(name).In(l))

@@ -32,14 +32,14 @@ export function player(place, { key = '', asks = true, live = false, start: begi
   let data = null;
   let timer = 0;
   let words = {};
+  let answered = null; // the question, and which answer was chosen
 
   const moment = make('span', { class: 'when' });
   const sentence = make('span');
   const told = make('p', { class: 'told', 'aria-live': 'polite', 'aria-atomic': 'true' }, moment, ' ', sentence);
-  const question = make('p', { class: 'question' });
+  const question = make('p', { class: 'question', role: 'status' });
   const answers = [0, 1].map((i) => make('button', { type: 'button', onclick: () => answer(i) }));
   const ask = make('div', { class: 'ask', role: 'group' }, question, ...answers);
-  const judged = make('p', { class: 'judged', role: 'status' });
   const board = make('dl', { class: 'board' });
   const line = make('div', { class: 'line', role: 'slider', tabindex: '0', onpointerdown: pick });
   const button = (sign, act) => make('button', { type: 'button', onclick: act }, sign);
@@ -55,7 +55,7 @@ export function player(place, { key = '', asks = true, live = false, start: begi
   const speedWord = make('span', { class: 'small' });
   const keys = make('div', { class: 'keys' }, first, back, play, on, last,
     make('label', { class: 'speed' }, speedWord, speed), make('label', { class: 'scale' }, time, timeWord));
-  const element = make('div', { class: 'player', role: 'group', onkeydown: typed }, keys, line, told, judged, board, make('div', { class: 'stack' }, place, ask));
+  const element = make('div', { class: 'player', role: 'group', onkeydown: typed }, keys, line, told, ask, board, place);
 
   const self = { element, tell, drawn: draw, seek, next, rescale, state };
   group.add(self);
@@ -70,7 +70,6 @@ export function player(place, { key = '', asks = true, live = false, start: begi
     for (const b of [first, back, on, last]) b.title = b.getAttribute('aria-label');
     say(timeWord, words.time);
     say(speedWord, words.speed);
-    say(question, words.ask);
     element.hidden = data.steps.length === 0;
     if (live && (atEnd || !state.began)) state.at = data.steps.length - 1;
     state.began = true;
@@ -117,8 +116,17 @@ export function player(place, { key = '', asks = true, live = false, start: begi
     told.className = `told ${s.tone}`;
     const open = pending();
     const asked = open !== null && open.step === state.at + 1;
-    ask.hidden = !asked;
-    if (asked) answers.forEach((b, i) => say(b, open.answers[i]));
+    const judged = !asked && answered?.ask.step === state.at ? answered : null; // until the visitor goes on
+    ask.hidden = !asked && judged === null;
+    if (!ask.hidden) {
+      const { answers: said, right } = asked ? open : judged.ask;
+      say(question, asked ? words.ask : judged.chosen === right ? words.right : words.wrong);
+      answers.forEach((b, i) => {
+        say(b, `${judged === null ? '' : i === right ? '✓ ' : '✗ '}${said[i]}`);
+        b.disabled = !asked;
+        b.className = judged === null ? '' : i === right ? 'right' : 'not';
+      });
+    }
     board.replaceChildren(...data.stores.flatMap((name, i) => chip(name, '', s.keys[i].text || words.free, s.keys[i].who ? data.actors[s.keys[i].who - 1].colour : '', s.keys[i].text ? 'key' : 'free')),
       ...(data.stock ? chip(data.stock, '', s.stock === null ? words.nothing : String(s.stock), '', 'stock') : []),
       ...data.actors.flatMap((a, i) => chip(a.name, a.letter, s.actors[i].says || words.nothing, a.colour, s.actors[i].does || 'free')));
@@ -138,7 +146,7 @@ export function player(place, { key = '', asks = true, live = false, start: begi
   }
 
   function chip(name, letter, text, colour, kind) {
-    const title = make('dt', {}, ...(letter ? [make('span', { class: `who ${colour}` }, letter), ' '] : []), name);
+    const title = make('dt', {}, ...(letter ? [make('span', { class: `letter-of ${colour}` }, letter), ' '] : []), name);
     const value = make('dd', { class: `${kind} ${letter ? '' : colour}` }, text);
     return [make('div', { class: `state ${kind}` }, title, value)];
   }
@@ -194,7 +202,6 @@ export function player(place, { key = '', asks = true, live = false, start: begi
   function go(i) {
     if (!data) return;
     halt();
-    say(judged, '');
     stand(Math.max(0, Math.min(i, data.steps.length - 1)));
     others(state.at === data.steps.length - 1 ? Infinity : data.steps[state.at].at_ms);
   }
@@ -216,7 +223,6 @@ export function player(place, { key = '', asks = true, live = false, start: begi
       others(other);
       show();
     } else {
-      say(judged, '');
       stand(state.at + 1);
       others(mine);
     }
@@ -225,11 +231,9 @@ export function player(place, { key = '', asks = true, live = false, start: begi
 
   function answer(i) {
     const open = pending();
-    const right = i === open.right;
+    answered = { ask: open, chosen: i };
     stand(open.step);
     others(data.steps[open.step].at_ms);
-    say(judged, right ? words.right : words.wrong);
-    judged.className = `judged ${right ? 'good' : 'bad'}`;
     line.focus({ preventScroll: true });
   }
 

@@ -16,9 +16,10 @@ import (
 
 // History is a picture's history.
 type History struct {
-	Actors []string // as their lanes are named
-	Stores []string // what may have the lock's key
-	Steps  []Step   // in the order of time
+	Actors []string    // as their lanes are named
+	Names  []i18n.Name // of the actors, as short as tells them apart
+	Stores []string    // what may have the lock's key
+	Steps  []Step      // in the order of time
 	Asks   []Ask
 	// ByStep is the picture with the numbers of the steps in place of times: every step has the same width.
 	ByStep finding.Witness
@@ -70,7 +71,7 @@ func New(w finding.Witness) History {
 	for _, lane := range w.Lanes {
 		switch lane.Role {
 		case finding.Actor:
-			h.Actors = append(h.Actors, lane.Name)
+			h.Actors, h.Names = append(h.Actors, lane.Name), append(h.Names, t.name(lane.Name))
 		case finding.LockStore:
 			h.Stores = append(h.Stores, lane.Name)
 		case finding.Database, finding.Fault:

@@ -112,6 +112,11 @@ func (t *teller) begin(lane *finding.Lane, i int) *change {
 		return &change{rank: trace, kind: asks, who: lane.Name}
 	case finding.Held, finding.Reads:
 		c := &change{rank: cause, kind: granted, who: lane.Name, source: "grant " + lane.Name, wrong: s.Wrong}
+		for j := range lane.Spans { // its wait ends with it
+			if wait := &lane.Spans[j]; wait.Kind == finding.Waits && wait.To == s.From {
+				c.moves = append(c.moves, &wait.To)
+			}
+		}
 		if !s.Label.IsZero() {
 			c.text = i18n.F("%s comes in", t.name(lane.Name))
 		}

@@ -5,7 +5,6 @@ import { call } from './api.js';
 import { followWhileSeen } from './events.js';
 import { onLanguage, setup, t } from './i18n.js';
 import { listView } from './lablist.js';
-import { experimentView } from './labrun.js';
 import { resultsView } from './labresults.js';
 
 const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, ladder: [], freePlay: {}, state: { run: null, runs: [], bench: null } };
@@ -18,8 +17,9 @@ function route() {
   return decodeURIComponent(location.hash.replace(/^#\/?/, '').split('?')[0]);
 }
 
-// The views that most visitors never open.
-const rare = {
+// The views that a visitor opens later, if ever.
+const later = {
+  experiment: async () => (await import('./labrun.js')).experimentView,
   bench: async () => (await import('./labbench.js')).benchView,
   scheduler: async () => (await import('./labscheduler.js')).schedulerView,
 };
@@ -28,12 +28,13 @@ async function render({ focus }) {
   const id = route();
   const main = $('main');
   if (id === 'main') return; // the link that skips to the content
-  const rareView = rare[id] && await rare[id]();
+  const of = lab.experiments.get(id);
+  const make = later[of ? 'experiment' : id] && await later[of ? 'experiment' : id]();
   const asked = new URLSearchParams(location.hash.split('?')[1] ?? '');
   if (id !== route()) return; // the visitor has gone on
   if (id === 'results') view = resultsView(lab);
-  else if (rareView) view = rareView(lab, asked);
-  else if (lab.experiments.has(id)) view = experimentView(lab, lab.experiments.get(id), asked);
+  else if (of) view = make(lab, of, asked);
+  else if (make) view = make(lab, asked);
   else view = listView(lab);
   main.replaceChildren(view.element);
   view.update();

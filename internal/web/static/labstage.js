@@ -148,7 +148,7 @@ function outcome(lab, e, o, axis, linked, group) {
   const [main, ...more] = pictures;
   const told = o.as_written && own(o.texts);
   return h('article', { class: 'outcome-of', 'aria-labelledby': id },
-    h('div', { class: 'head' }, h('h2', { id }, linked === null ? t('lab.outcome.partner', { experiment: r.id }) : t('lab.outcome', { experiment: r.id })),
+    h('div', { class: 'came-out' }, h('h2', { id }, linked === null ? t('lab.outcome.partner', { experiment: r.id }) : t('lab.outcome', { experiment: r.id })),
       h('p', { class: `verdict ${tone(lab, r)}`, role: 'status' }, sentence(lab, r)),
       r.changed?.length > 0 && h('p', {}, t(r.turned ? 'lab.turned' : 'lab.unturned', { changes: changes(r.changed) })),
       r.prediction && h('p', { class: 'predicted' }, judged(r))),
