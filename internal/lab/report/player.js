@@ -57,6 +57,7 @@ export function player(place, { key = '', asks = true, live = false, start: begi
     make('label', { class: 'speed' }, speedWord, speed), make('label', { class: 'scale' }, time, timeWord));
   const element = make('div', { class: 'player', role: 'group', onkeydown: typed }, keys, line, told, ask, board, place);
 
+  element.hidden = true; // until there is something to play
   const self = { element, tell, drawn: draw, seek, next, rescale, state };
   group.add(self);
   speed.value = String(state.speed);

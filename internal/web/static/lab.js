@@ -24,12 +24,16 @@ const later = {
   scheduler: async () => (await import('./labscheduler.js')).schedulerView,
 };
 
+const makes = {}; // what has come of them
+
 async function render({ focus }) {
   const id = route();
   const main = $('main');
   if (id === 'main') return; // the link that skips to the content
   const of = lab.experiments.get(id);
-  const make = later[of ? 'experiment' : id] && await later[of ? 'experiment' : id]();
+  const kind = of ? 'experiment' : id;
+  if (later[kind] && !makes[kind]) makes[kind] = await later[kind]();
+  const make = makes[kind];
   const asked = new URLSearchParams(location.hash.split('?')[1] ?? '');
   if (id !== route()) return; // the visitor has gone on
   if (id === 'results') view = resultsView(lab);
