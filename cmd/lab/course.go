@@ -38,6 +38,9 @@ it is a certificate, which lab verify checks again.
 `)
 }
 
+// courseFolder is where progress and locks are, if nobody says otherwise.
+const courseFolder = "mycourse"
+
 // courseRequest is what the commands of the course have in common.
 type courseRequest struct {
 	dir  string
@@ -49,7 +52,7 @@ type courseRequest struct {
 func parseCourse(name string, args []string, more func(*flag.FlagSet)) (courseRequest, error) {
 	req := courseRequest{lang: i18n.English}
 	flags := newFlags(name)
-	flags.StringVar(&req.dir, "dir", "mycourse", "")
+	flags.StringVar(&req.dir, "dir", courseFolder, "")
 	flags.Func("lang", "", func(text string) error {
 		req.lang = i18n.Language(text)
 		if !slices.Contains(i18n.Languages(), req.lang) {

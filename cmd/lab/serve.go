@@ -30,6 +30,8 @@ usage: lab serve [flags]
 
   --addr HOST:PORT  where the page is, on the loopback interface (default
                     127.0.0.1:8090; port 0 takes a free one)
+  --dir DIR         the folder of the course, as of lab course (default
+                    mycourse): what is run here counts
   --instances N, --duration D, --seed N, --embedded, --api PATH
                     as of lab run, for every run
 
@@ -45,7 +47,7 @@ What was done is a link, or a file, that replays it.
 }
 
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
-	addr, options, err := parseServe(args)
+	addr, dir, options, err := parseServe(args)
 	if err != nil {
 		return err
 	}
@@ -59,7 +61,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	}
 	began := time.Now()
 	page, err := server.New(ctx, server.Config{
-		Experiments: all, Options: options, Open: testbed.Open,
+		Experiments: all, Options: options, Open: testbed.Open, Course: dir,
 		RefersTo: func(e *lab.Experiment) *lab.Experiment { return refersTo(all, e) },
 		Report: func(w io.Writer, ran []server.Ran, language i18n.Language) error {
 			r, err := newReport(all, distinct(ran), began, options.Seed, "go run ./cmd/lab serve", language)
@@ -99,22 +101,23 @@ func serveUntil(ctx context.Context, listener net.Listener, page http.Handler, s
 	return nil
 }
 
-func parseServe(args []string) (addr string, o testbed.Options, err error) {
+func parseServe(args []string) (addr, dir string, o testbed.Options, err error) {
 	o = testbed.Defaults()
 	flags := newFlags("serve")
 	flags.StringVar(&addr, "addr", defaultAddr, "")
+	flags.StringVar(&dir, "dir", courseFolder, "")
 	optionFlags(flags, &o)
 	rest, err := parseAnywhere(flags, args)
 	if err != nil {
-		return "", o, err
+		return "", "", o, err
 	}
 	if len(rest) > 0 {
-		return "", o, usagef("unexpected argument %q", rest[0])
+		return "", "", o, usagef("unexpected argument %q", rest[0])
 	}
 	if !onLoopback(addr) {
-		return "", o, usagef("--addr is %q; it starts processes, so it listens on the loopback interface only, as %s", addr, defaultAddr)
+		return "", "", o, usagef("--addr is %q; it starts processes, so it listens on the loopback interface only, as %s", addr, defaultAddr)
 	}
-	return addr, o, checkOptions(o)
+	return addr, dir, o, checkOptions(o)
 }
 
 // onLoopback reports whether an address is one of the loopback interface.

@@ -172,6 +172,30 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// A run of the page counts for the task that comes next, and only for that.
+func TestCredit(t *testing.T) {
+	p, right := &Progress{Lessons: map[string]*LessonProgress{}}, true
+	run := finding.Result{ID: "no-lock", Observed: finding.Breaks, AsExpected: true}
+	now := time.Now()
+	predicted := run
+	predicted.Prediction, predicted.PredictionRight = "breaks:oversold", &right
+	held := run
+	held.Observed, held.Changed = finding.Holds, []finding.Change{{Name: "stock-mode", To: "conditional"}}
+	locked := held
+	locked.Changed = append(locked.Changed, finding.Change{Name: "lock", To: "lua"})
+	still := held
+	still.Observed = finding.Breaks
+	if p.Credit(&run, now) || p.Credit(&held, now) || !p.Credit(&predicted, now) || p.Credit(&predicted, now) {
+		t.Errorf("a prediction: %+v", p.Lessons["no-lock"])
+	}
+	if p.Credit(&locked, now) || p.Credit(&still, now) || !p.Credit(&held, now) {
+		t.Errorf("a number: %+v", p.Lessons["no-lock"])
+	}
+	if done := p.Lessons["no-lock"].Tasks; len(done) != 2 || done[0].Answer != "breaks:oversold" || done[1].Answer != "stock-mode=conditional" {
+		t.Errorf("it counted %+v", done)
+	}
+}
+
 // The sheet has every answer, in both languages.
 func TestSheet(t *testing.T) {
 	for _, l := range i18n.Languages() {

@@ -7,7 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+
+	"seckill/internal/lab/finding"
 )
 
 // The head of a progress file.
@@ -52,6 +56,12 @@ func Load(folder string) (*Progress, error) {
 		return &Progress{Format: fileFormat, Version: fileVersion, Lessons: map[string]*LessonProgress{}}, nil
 	}
 	return p, err
+}
+
+// Begun reports whether a folder has progress.
+func Begun(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, ProgressFile))
+	return err == nil
 }
 
 // ReadProgress reads a file of progress.
@@ -166,3 +176,32 @@ func (p *Progress) Minutes(l Lesson) int {
 
 // longestTask is more than any task takes.
 const longestTask = 45 * time.Minute
+
+// Credit counts a run for the task of a lesson that comes next, if it does that: one with a prediction, or with changed numbers
+// that hold. It reports whether it did.
+func (p *Progress) Credit(r *finding.Result, now time.Time) bool {
+	for _, l := range Lessons() {
+		n, open := p.Task(l)
+		if !open || l.Tasks[n].Experiment != r.ID || r.Observed == "" {
+			continue
+		}
+		switch t := l.Tasks[n]; {
+		case t.Kind == Predict && len(r.Changed) == 0 && r.PredictionRight != nil && r.AsExpected:
+			p.Add(l, Outcome{Done: true, Right: *r.PredictionRight, Answer: r.Prediction}, now)
+			return true
+		case t.Kind == Hold && t.allows(r.Changed) && r.Observed == finding.Holds:
+			var values []string
+			for _, c := range r.Changed {
+				values = append(values, c.Name+"="+c.To)
+			}
+			p.Add(l, Outcome{Done: true, Right: true, Answer: strings.Join(values, " ")}, now)
+			return true
+		}
+	}
+	return false
+}
+
+// allows reports whether something was changed, and nothing but what may be.
+func (t Task) allows(changed []finding.Change) bool {
+	return len(changed) > 0 && !slices.ContainsFunc(changed, func(c finding.Change) bool { return !slices.Contains(t.Allowed, c.Name) })
+}

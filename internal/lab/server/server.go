@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 
 	"seckill/internal/lab"
 	"seckill/internal/lab/finding"
@@ -26,6 +27,8 @@ type Config struct {
 	// Report writes the session's results as lab run --report does. The experiments are those that
 	// were run, with the values that they had then.
 	Report func(w io.Writer, ran []Ran, language i18n.Language) error
+	// Course is the folder of the course, whose progress the command line shares; "": there is no course.
+	Course string
 }
 
 // Ran is an experiment, as it was run, and what came out.
@@ -43,6 +46,8 @@ type Server struct {
 	streams     *streams
 	plays       plays
 	handler     http.Handler
+	progress    sync.Mutex // of the course
+	following   bool       // somebody has looked at it
 }
 
 // New returns the server. ctx bounds the runs and the streams.
@@ -60,6 +65,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{config: c, site: site, experiments: experiments, streams: newStreams(ctx), plays: make(plays, playsAtOnce)}
 	s.session = newSession(ctx, c, s.streams)
+	s.session.ended = s.credit
 	mux := http.NewServeMux()
 	mux.Handle("GET /api/experiments", s.experiments)
 	for route, h := range map[string]func(http.ResponseWriter, *http.Request) error{
@@ -79,6 +85,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		"GET /api/live.svg":            s.livePicture,
 		"GET /api/live.steps":          s.livePicture,
 		"GET /api/report":              s.report,
+		"GET /api/course":              s.course,
+		"POST /api/course/hint":        s.hint,
 		"GET /api/events":              s.streams.serve,
 		"GET /{$}":                     s.page,
 		"GET /static/{version}/{name}": s.page,

@@ -41,8 +41,9 @@ func TestMain(m *testing.M) {
 // fixture is a server with two experiments that need nothing. They wait until they may go on.
 type fixture struct {
 	*httptest.Server
-	t    *testing.T
-	goOn chan struct{}
+	t      *testing.T
+	course string // its folder
+	goOn   chan struct{}
 }
 
 // pair is an experiment that breaks and its partner, which holds.
@@ -79,9 +80,9 @@ func start(t *testing.T) *fixture {
 
 func startWith(t *testing.T, o testbed.Options) *fixture {
 	t.Helper()
-	f := &fixture{t: t, goOn: make(chan struct{})}
+	f := &fixture{t: t, goOn: make(chan struct{}), course: t.TempDir()}
 	s, err := server.New(t.Context(), server.Config{
-		Experiments: pair(f.goOn), Options: o, Open: testbed.Open,
+		Experiments: pair(f.goOn), Options: o, Open: testbed.Open, Course: f.course,
 		RefersTo: func(*lab.Experiment) *lab.Experiment { return nil },
 		Report: func(w io.Writer, ran []server.Ran, _ i18n.Language) error {
 			for _, r := range ran {

@@ -24,6 +24,7 @@ type session struct {
 	config  Config
 	streams *streams
 	running sync.WaitGroup
+	ended   func(*finding.Result) // is told of each run that has come to its end
 
 	mu      sync.Mutex
 	lab     *lab.Lab // nil until the first run
@@ -103,13 +104,16 @@ func (s *session) play(ctx context.Context, one *run) {
 	r := s.result(ctx, one.experiment)
 	stop()
 	follower.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = nil
 	if ctx.Err() == nil {
 		if one.predicted != nil {
 			one.predicted.Judge(&r)
 		}
+		s.ended(&r)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = nil
+	if ctx.Err() == nil {
 		one.result, one.live, one.testbed = r, nil, nil
 		s.results = append(s.results, one)
 		if n := len(s.results) - keptRuns; n > 0 {

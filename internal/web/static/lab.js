@@ -12,7 +12,7 @@ let view = null;
 let left = null; // where the visitor was in the list, and what was chosen there
 
 // route reads the address: #/ is the list, #/results the session's results, #/bench?... the bench,
-// #/scheduler?... the ladder, #/ID an experiment.
+// #/scheduler?... the ladder, #/course the course, #/ID an experiment.
 function route() {
   return decodeURIComponent(location.hash.replace(/^#\/?/, '').split('?')[0]);
 }
@@ -22,6 +22,7 @@ const later = {
   experiment: async () => (await import('./labrun.js')).experimentView,
   bench: async () => (await import('./labbench.js')).benchView,
   scheduler: async () => (await import('./labscheduler.js')).schedulerView,
+  course: async () => (await import('./labcourse.js')).courseView,
 };
 
 const makes = {}; // what has come of them

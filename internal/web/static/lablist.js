@@ -27,6 +27,7 @@ export function listView(lab) {
   const element = h('div', { class: 'index' },
     h('div', { class: 'lead' }, h('h1', { tabindex: '-1' }, t('lab.heading')), h('p', {}, t('lab.lead', { n: number(all.length) }))),
     h('p', { class: 'start' }, h('a', { class: 'button go', href: '#/naive-wrong-release' }, t('lab.start')),
+      h('a', { class: 'button', href: '#/course' }, t('lab.course')),
       h('a', { class: 'button', href: '#/bench' }, t('lab.bench')),
       h('a', { class: 'button', href: '#/scheduler' }, t('lab.scheduler'))),
     h('div', { class: 'field' }, h('label', { for: 'filter' }, t('lab.filter')), filter), none,
