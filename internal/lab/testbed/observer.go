@@ -113,6 +113,7 @@ func (o *Observer) watch(ctx context.Context) {
 // sample asks once. It reports false when there is nothing more to observe.
 func (o *Observer) sample(ctx context.Context, key string) bool {
 	asking, cancel := context.WithTimeout(ctx, sampleTimeout)
+	asked := now()
 	state, err := o.inspector.Inspect(asking, key)
 	cancel()
 	switch {
@@ -121,9 +122,21 @@ func (o *Observer) sample(ctx context.Context, key string) bool {
 	case err != nil:
 		o.record(judge.Sample{At: now(), Key: key, Err: err.Error()})
 	default:
-		o.record(judge.Sample{At: now(), Key: key, Stored: *eventlog.StoredFrom(state)})
+		s := judge.Sample{At: now(), Key: key, Stored: *eventlog.StoredFrom(state)}
+		if time.Duration(s.At-asked) < minRenewal/2 || !o.sameHolder(s) {
+			o.record(s)
+		}
 	}
 	return true
+}
+
+// sameHolder reports whether a sample differs from the last one in nothing but when the lock expires. Of an
+// answer that took long nobody knows when its time to live was read: it says nothing about a renewal.
+func (o *Observer) sameHolder(seen judge.Sample) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before, known := o.last[seen.Key]
+	return known && before.Err == "" && before.Stored.Owner == seen.Stored.Owner && before.Stored.Token == seen.Stored.Token
 }
 
 func (o *Observer) record(seen judge.Sample) {

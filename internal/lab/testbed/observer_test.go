@@ -105,6 +105,25 @@ func TestObserverKeepsChangesOnly(t *testing.T) {
 	})
 }
 
+// An answer that took long says nothing about when the lock expires: it is no renewal.
+func TestLateAnswerIsNoRenewal(t *testing.T) {
+	const ms = time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		delayed := false
+		s := &store{at: func(_ string, d time.Duration) (lock.State, error) {
+			held := lock.State{Owner: "a", TTL: 500*ms - d}
+			if d >= 50*ms && !delayed {
+				delayed = true
+				<-time.After(60 * ms)
+			}
+			return held, nil
+		}}
+		if seen := observed(t, s, 200*ms, "k"); len(seen) != 1 {
+			t.Errorf("saw %+v", seen)
+		}
+	})
+}
+
 func TestObserverOfAStoreThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{takes: time.Hour}
