@@ -40,6 +40,7 @@ func TestPage(t *testing.T) {
 		"sells": pageSells, "a buyer's way": pageWay, "takes to the payment": pageTakesToThePayment, "counts down": pageCountsDown, "taps early": pageTapsEarly,
 		"tries again": pageTriesAgain, "asks for a token": pageWithTokens,
 		"a double tap buys once": pageDoubleTap, "cards keep their place": pageKeepsItsPlaces,
+		"waits for its turn": pageWaits, "misses its turn": pageMissesItsTurn,
 		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "comes back": pageComesBack, "in the oldest browser": pageInTheOldest,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
 		"console shows oversold": consoleShowsOversold, "console drives a sale": consoleDrives, "console asks for the token": consoleAsksForTheToken,

@@ -8,6 +8,7 @@ import { $, h, list, open, set, show, text } from './dom.js';
 import { duration, number, onLanguage, setup, t, when } from './i18n.js';
 import * as orderPage from './order.js';
 import * as purchase from './purchase.js';
+import { Visit } from './room.js';
 import { live, statusName, statusTone } from './status.js';
 import { Watch } from './watch.js';
 
@@ -33,9 +34,11 @@ async function look(state) {
   for (let page = 0; page < of.pages; page++) {
     const answer = await api.vouchers(state, of.sort, after);
     for (const v of answer.vouchers) {
-      if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, { buy, pay, cancel }));
+      if (!cards.has(v.id)) cards.set(v.id, new Card(v.id, { buy, pay, cancel, check }));
       const card = cards.get(v.id);
-      if (card.offer(v)) card.draw();
+      if (!card.offer(v)) continue;
+      visit(card);
+      card.draw();
     }
     after = answer.next_after ?? '';
     of.more = after !== '';
@@ -137,21 +140,23 @@ function lay() {
   drawStrip();
 }
 
-// drawStrip says what comes next: an order that is to be paid, or the next sale.
+// drawStrip says what comes next: the buyer's turn, an order that is to be paid, or the next sale.
 function drawStrip() {
   const at = clock.now();
   const all = [...cards.values()];
+  const turn = all.find((c) => ['called', 'pass'].includes(c.visit?.is) && c.queueing);
   const bill = all.find((c) => c.order?.status === 'unpaid' && c.order.pay_by);
   const next = all.filter((c) => c.begin > at).sort((a, b) => a.begin - b.begin)[0];
-  const card = bill ?? next;
-  const left = card ? duration((bill ? Date.parse(bill.order.pay_by) : next.begin) - at) : '';
-  text($('next-what'), bill ? t('strip.pay') : next ? t('strip.next') : '');
+  const card = turn ?? bill ?? next;
+  const ends = turn ? turn.visit.until : bill ? Date.parse(bill.order.pay_by) : next?.begin;
+  const left = ends ? duration(ends - at) : '';
+  text($('next-what'), turn ? t('strip.turn') : bill ? t('strip.pay') : next ? t('strip.next') : '');
   text($('next-title'), card ? card.voucher.title : '');
   $('next-left').textContent = left;
   show($('next'), card !== undefined);
   if (card) set($('next'), 'href', `#card-${card.id}`);
   const soon = bill || next && next.begin - at < 3600000;
-  const title = soon ? `${left} · ${t('title')}` : t('title');
+  const title = turn ? `${t('strip.turn')} ${left || turn.voucher.title}` : soon ? `${left} · ${t('title')}` : t('title');
   if (document.title !== title) document.title = title;
 }
 
@@ -183,12 +188,16 @@ async function buy(card) {
     buyer.ask(t('who.first'));
     return;
   }
+  if (card.queueing && card.visit.is !== 'pass') {
+    if (card.buy.getAttribute('aria-disabled') === 'false') card.visit.enter();
+    return;
+  }
   const end = new AbortController();
   const stop = () => end.abort();
   ends.signal.addEventListener('abort', stop);
   card.stop = stop;
   const whose = ends;
-  await purchase.buy(card.id, card.begin, (state) => {
+  await purchase.buy(card.id, card.begin, card.visit?.answer?.pass, (state) => {
     if (whose !== ends) return; // another buyer has the page now
     card.attempt = state.is === 'order' ? null : state;
     if (state.is === 'order') noteOrder(state.order);
@@ -203,7 +212,26 @@ async function buy(card) {
 function refused(card, error) {
   if (error.status === 401) buyer.ask(t('who.refused'));
   if (error.code === 'already_ordered') loadOrders();
+  if (error.code !== 'pass_required' || !card.visit) return;
+  card.attempt = null; // the room says what has become of the pass
+  card.visit.again();
 }
+
+// visit goes on with the buyer's visit to the waiting room of a voucher.
+function visit(card) {
+  if (!card.room) {
+    card.visit?.stop();
+    card.visit = null;
+  }
+  if (!card.room || card.visit || !buyer.headers()) return;
+  card.visit = new Visit(card.id, () => {
+    card.draw();
+    drawStrip();
+  });
+  card.visit.resume();
+}
+
+const check = async (card) => (await import('./drawcheck.js')).check(card.visit);
 
 // pay leaves for the provider's page. Back here, the order tells what came of it.
 const pay = (card) => act(card, async (order, headers) => {
@@ -330,7 +358,13 @@ function begin() {
   watch = new Watch(buyer.headers(), (o) => whose === ends && noteOrder(o));
   orders = [];
   next = '';
-  for (const card of cards.values()) card.attempt = null;
+  for (const card of cards.values()) {
+    card.attempt = null;
+    card.visit?.stop();
+    card.visit = null;
+    visit(card);
+    card.draw();
+  }
   drawOrders();
   loadOrders();
 }
@@ -356,6 +390,7 @@ $('chips').append(...Object.keys(groups).map((group) => h('button', { type: 'but
 $('search').addEventListener('input', place);
 $('more').addEventListener('click', more);
 $('next').addEventListener('click', jump);
+$('check-close').addEventListener('click', () => $('check').close());
 $('older').addEventListener('click', () => loadOrders(next));
 if (tabs) tabs.onmessage = (e) => e.data === buyer.id() && loadOrders();
 document.addEventListener('visibilitychange', async () => {
@@ -364,6 +399,7 @@ document.addEventListener('visibilitychange', async () => {
     return;
   }
   watch.ask();
+  for (const card of cards.values()) card.visit?.look();
   loadOrders();
   await poll();
   place();

@@ -46,7 +46,8 @@ export function pause(ms, signal) {
   });
 }
 
-// buy orders a voucher whose sale begins at begin, in ms. It reports each state:
+// buy orders a voucher whose sale begins at begin, in ms, with the pass of its waiting room if it has one. It reports each
+// state:
 //
 //	{is: 'trying'}                        the request is under way
 //	{is: 'again', error}                  busy, overloaded, unreachable, or not yet open by the server's clock; it tries
@@ -54,8 +55,8 @@ export function pause(ms, signal) {
 //	{is: 'order', order}                  there is an order, in the state that order.status names
 //	{is: 'refused', error}                a final no, with its reason
 //	{is: 'stopped'}                       the buyer stopped it, or it has tried for long enough
-export async function buy(voucherID, begin, report, signal) {
-  const headers = buyer.headers();
+export async function buy(voucherID, begin, pass, report, signal) {
+  const headers = { ...buyer.headers(), ...(pass && { 'Room-Pass': pass }) };
   const started = performance.now();
   for (let attempt = 1; ; attempt++) {
     report({ is: 'trying' });
