@@ -55,12 +55,12 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []contract.Accepted)
 		n := len(missing) + len(late)
 		switch n {
 		case 0:
-			if err := s.flushCommits(ctx); err != nil {
+			if err := s.flushCommits(ctx, vouchersOf(batch)...); err != nil {
 				return nil, err
 			}
 			return states, nil
 		case previouslyMissing:
-			return nil, s.secondOrder(ctx, missing, late) // no order id was the duplicate
+			return nil, s.secondOrder(ctx, missing, late) // no order of the batch was written meanwhile
 		}
 		prices, err := s.db.prices.of(ctx, s.db, missing)
 		if err != nil {
@@ -98,7 +98,8 @@ var errSecondOrder = fmt.Errorf("%w: with another id", order.ErrAlreadyOrdered)
 // not one of this program, and may refuse every order.
 var errNoSecondOrder = fmt.Errorf("%w: %w: a duplicate row, although no user has a second order", order.ErrUnavailable, order.ErrRefused)
 
-// secondOrder returns why a unique index refused some orders although it was none of their ids.
+// secondOrder returns why a unique index refused some orders although none of them exists: a user has another order, or an
+// order of another voucher has one of the ids.
 func (s *AdmissionStore) secondOrder(ctx context.Context, missing []contract.Accepted, late []lateOrder) error {
 	all := slices.Clone(missing)
 	for _, o := range late {
@@ -110,6 +111,15 @@ func (s *AdmissionStore) secondOrder(ctx context.Context, missing []contract.Acc
 			return errSecondOrder
 		}
 		users[a.VoucherID] = append(users[a.VoucherID], a.UserID)
+	}
+	var there []orderRow
+	if err := s.db.rows.WithContext(ctx).Where("id IN ?", ids).Find(&there).Error; err != nil {
+		return translate(ctx, err)
+	}
+	for _, row := range there {
+		if _, of := users[row.VoucherID]; !of {
+			return fmt.Errorf("%w: %d", order.ErrIDTaken, row.ID)
+		}
 	}
 	for voucherID, of := range users {
 		var others int64
@@ -133,7 +143,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a contract.Accepted) (order
 	}
 	if a.Late {
 		state, err := s.rejectLate(ctx, a)
-		return s.durable(ctx, state, err)
+		return s.durable(ctx, a.VoucherID, state, err)
 	}
 	for repeated := false; ; repeated = true {
 		states, missing, err := s.findExisting(ctx, []contract.Accepted{a})
@@ -141,7 +151,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a contract.Accepted) (order
 			return "", err
 		}
 		if len(missing) == 0 {
-			return s.durable(ctx, states[0], nil)
+			return s.durable(ctx, a.VoucherID, states[0], nil)
 		}
 		err = s.transact(ctx, func(ctx context.Context, t *tx) error {
 			return t.Insert(ctx, order.Order{
@@ -151,16 +161,16 @@ func (s *AdmissionStore) Reject(ctx context.Context, a contract.Accepted) (order
 		switch {
 		case !errors.Is(err, errDuplicate):
 			return order.Rejected, err
-		case repeated: // there is no such order, so it was not another process that wrote it first
-			return "", errNoSecondOrder
+		case repeated: // there is no such order of the voucher, so it was not another process that wrote it first
+			return "", s.secondOrder(ctx, missing, nil)
 		}
 	}
 }
 
 // durable returns the state of an order that was read, once a crash cannot undo it.
-func (s *AdmissionStore) durable(ctx context.Context, state order.Status, err error) (order.Status, error) {
+func (s *AdmissionStore) durable(ctx context.Context, voucherID int64, state order.Status, err error) (order.Status, error) {
 	if err == nil {
-		err = s.flushCommits(ctx)
+		err = s.flushCommits(ctx, voucherID)
 	}
 	if err != nil {
 		return "", err
@@ -170,7 +180,8 @@ func (s *AdmissionStore) durable(ctx context.Context, state order.Status, err er
 
 // findExisting returns the states of the orders that exist, and the orders that are missing, each once
 // and sorted by id. An order that has given its unit back is Rejected if it was accepted again since. A late order is never missing: there is no order to insert. It returns [order.ErrIDTaken] if
-// another order has one of the ids.
+// another user's order of the voucher has one of the ids; of another voucher's secondOrder tells, since the query asks for the
+// vouchers too: on Vitess it goes to their shards.
 func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Accepted) (states []order.Status, missing []contract.Accepted, err error) {
 	if len(batch) == 0 {
 		return nil, nil, nil
@@ -186,7 +197,7 @@ func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Acce
 		}
 	}
 	var rows []orderRow
-	found := s.db.rows.WithContext(ctx).Where("id IN ?", slices.Collect(maps.Keys(byID))).Find(&rows)
+	found := s.db.rows.WithContext(ctx).Where("id IN ? AND voucher_id IN ?", slices.Collect(maps.Keys(byID)), vouchersOf(batch)).Find(&rows)
 	if found.Error != nil {
 		return nil, nil, translate(ctx, found.Error)
 	}
@@ -213,6 +224,17 @@ func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Acce
 	// Sorted, so that two batches with common orders do not deadlock.
 	missing = slices.SortedFunc(maps.Values(byID), func(a, b contract.Accepted) int { return cmp.Compare(a.OrderID, b.OrderID) })
 	return states, missing, nil
+}
+
+// vouchersOf lists the vouchers of some orders, each once.
+func vouchersOf(batch []contract.Accepted) []int64 {
+	ids := make([]int64, 0, 1)
+	for _, a := range batch {
+		if !slices.Contains(ids, a.VoucherID) {
+			ids = append(ids, a.VoucherID)
+		}
+	}
+	return ids
 }
 
 func sameOrder(a contract.Accepted, voucherID, userID int64) bool {
@@ -376,7 +398,7 @@ func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser in
 		return err
 	})
 	if err == nil && len(orders) == 0 {
-		err = s.flushCommits(ctx)
+		err = s.flushCommits(ctx, voucherID)
 	}
 	if err != nil {
 		return nil, err

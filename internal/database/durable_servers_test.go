@@ -93,7 +93,7 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 		return err
 	}
 	pay := func(ctx context.Context, d *DB) error {
-		_, err := d.Lifecycle().KeepPayment(ctx, order.Payment{OrderID: 1, ID: "p1", AmountCents: 8000, PayBy: time.Now().Add(time.Hour)})
+		_, err := d.Lifecycle().KeepPayment(ctx, order.Payment{OrderID: 1, VoucherID: 1, ID: "p1", AmountCents: 8000, PayBy: time.Now().Add(time.Hour)})
 		return err
 	}
 	late := func(ctx context.Context, d *DB) error {

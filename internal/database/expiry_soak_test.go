@@ -37,8 +37,8 @@ func TestSoakExpiryAmongAMillionOrders(t *testing.T) {
 				SELECT id + ?, 1, id + ?, id + ?, 'unpaid', created_at FROM orders WHERE id <= ?`, from, from, from, some)
 		}
 		for from := 0; from < unpaid; from += some {
-			exec(`INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid, unpaid_at)
-				SELECT id, 0, 8000, UTC_TIMESTAMP(6) + INTERVAL 1 DAY + INTERVAL id SECOND, TRUE, created_at FROM orders
+			exec(`INSERT INTO order_payments (order_id, voucher_id, bucket, amount_cents, pay_by, unpaid, unpaid_at)
+				SELECT id, 1, 0, 8000, UTC_TIMESTAMP(6) + INTERVAL 1 DAY + INTERVAL id SECOND, TRUE, created_at FROM orders
 				WHERE id > ? AND id <= ?`, from, from+some)
 		}
 		exec("ANALYZE TABLE orders, order_payments")
@@ -65,8 +65,8 @@ func TestSoakExpiryAmongAMillionOrders(t *testing.T) {
 		}
 		exec(`INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at)
 			SELECT id + ?, 1, user_id + ?, unique_user_id + ?, 'unpaid', created_at FROM orders WHERE id <= ?`, unpaid, unpaid, unpaid, due)
-		exec(`INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid, unpaid_at)
-			SELECT id, 0, 8000, UTC_TIMESTAMP(6) + INTERVAL 5 SECOND + INTERVAL (id - ?) * 1000 MICROSECOND, TRUE, created_at FROM orders WHERE id > ?`, unpaid, unpaid)
+		exec(`INSERT INTO order_payments (order_id, voucher_id, bucket, amount_cents, pay_by, unpaid, unpaid_at)
+			SELECT id, 1, 0, 8000, UTC_TIMESTAMP(6) + INTERVAL 5 SECOND + INTERVAL (id - ?) * 1000 MICROSECOND, TRUE, created_at FROM orders WHERE id > ?`, unpaid, unpaid)
 		testkit.Until(t, "all due orders are expired", func() bool {
 			var left int
 			wantErr(t, pool.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM orders WHERE id > ? AND status = 'unpaid'", unpaid).Scan(&left))

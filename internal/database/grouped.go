@@ -296,14 +296,14 @@ func (d *DB) withoutPlaced(ctx context.Context, all []*grouped) (rest []*grouped
 		ids[i], users[i] = g.order.ID, g.order.UserID
 	}
 	var there []orderRow
-	err = d.rows.WithContext(ctx).Find(&there, "id IN ? OR voucher_id = ? AND unique_user_id IN ?", ids, all[0].order.VoucherID, users).Error
+	err = d.rows.WithContext(ctx).Find(&there, "voucher_id = ? AND (id IN ? OR unique_user_id IN ?)", all[0].order.VoucherID, ids, users).Error
 	if err != nil {
 		return all, translate(ctx, err)
 	}
 	taken, ordered := make(map[int64]bool, len(there)), make(map[int64]bool, len(there))
 	for _, row := range there {
 		taken[row.ID] = true
-		if row.UniqueUserID != nil && row.VoucherID == all[0].order.VoucherID {
+		if row.UniqueUserID != nil {
 			ordered[row.UserID] = true
 		}
 	}

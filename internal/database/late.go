@@ -33,19 +33,20 @@ var _ contract.LateStore = (*AdmissionStore)(nil)
 func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int) (all []contract.LateMoney, err error) {
 	// Until Redis was told that the order's voucher came back, it still has the reservation of then.
 	const query = `SELECT p.payment_id, o.id, o.voucher_id, o.user_id, o.status, COALESCE(o.key_hash, 0)
-		FROM payments p JOIN orders o ON o.id = p.order_id
+		FROM payments p JOIN orders o ON o.id = p.order_id AND o.voucher_id = p.voucher_id
 		WHERE p.outcome = 'late' AND p.payment_id > ?
-			AND NOT EXISTS (SELECT 1 FROM returned_orders r WHERE r.order_id = p.order_id)
+			AND NOT EXISTS (SELECT 1 FROM returned_orders r WHERE r.order_id = p.order_id AND r.voucher_id = p.voucher_id)
 		ORDER BY p.payment_id LIMIT ?`
+	var vouchers []int64
 	err = (&tx{db: s.db}).readAll(ctx, query, []any{after, limit}, func(rows *sql.Rows) error {
 		var m contract.LateMoney
 		o := &m.Order
 		err := rows.Scan(&m.PaymentID, &o.ID, &o.VoucherID, &o.UserID, &o.Status, &o.Key)
-		all = append(all, m)
+		all, vouchers = append(all, m), append(vouchers, o.VoucherID)
 		return err
 	})
 	if err == nil && len(all) > 0 { // also for the returns of which the gate was told
-		err = s.flushCommits(ctx)
+		err = s.flushCommits(ctx, vouchers...)
 	}
 	if err != nil {
 		return nil, err
@@ -56,9 +57,9 @@ func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int)
 // RefundLate implements [contract.LateStore].
 func (s *AdmissionStore) RefundLate(ctx context.Context, m contract.LateMoney, why order.Outcome) error {
 	return s.transact(ctx, func(_ context.Context, t *tx) error {
-		return t.enqueueLocked(m.Order.ID, write{
-			query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND outcome = 'late'",
-			args:  []any{string(why), m.PaymentID},
+		return t.enqueueLocked(m.Order.ID, m.Order.VoucherID, write{
+			query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'",
+			args:  []any{string(why), m.PaymentID, m.Order.VoucherID},
 		})
 	})
 }
@@ -68,34 +69,34 @@ func (s *AdmissionStore) RefundLate(ctx context.Context, m contract.LateMoney, w
 const refusedWhy = "('no_stock', 'other_order', 'not_payable')"
 
 // refusedLate returns why late money of an order was refused, or [sql.ErrNoRows].
-func (l *Lifecycle) refusedLate(ctx context.Context, orderID int64) (why order.Outcome, err error) {
-	const query = "SELECT outcome FROM payments WHERE order_id = ? AND outcome IN " + refusedWhy + " ORDER BY received_at, payment_id LIMIT 1"
-	err = (&tx{db: l.db}).read(ctx, query, []any{orderID}, &why)
+func (l *Lifecycle) refusedLate(ctx context.Context, o heldOrder) (why order.Outcome, err error) {
+	const query = "SELECT outcome FROM payments WHERE order_id = ? AND voucher_id = ? AND outcome IN " + refusedWhy + " ORDER BY received_at, payment_id LIMIT 1"
+	err = (&tx{db: l.db}).read(ctx, query, []any{o.ID, o.VoucherID}, &why)
 	return why, err
 }
 
 // keepUndecided records money about which the gate is to be asked. The error is errMoved if other money of the order
 // was refused meanwhile.
-func (l *Lifecycle) keepUndecided(ctx context.Context, r order.Receipt) error {
+func (l *Lifecycle) keepUndecided(ctx context.Context, r order.Receipt, o heldOrder) error {
 	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
-		w := newReceipt(r, order.LateUndecided)
-		w.query = `INSERT INTO payments (payment_id, order_id, amount_cents, received_at, outcome, refund_due)
-			SELECT ?, ?, ?, ?, ?, ? FROM (SELECT 1) one
-			WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = ? AND p.outcome IN ` + refusedWhy + ")"
-		w.args = append(w.args, r.OrderID)
+		w := newReceipt(r, o.VoucherID, order.LateUndecided)
+		w.query = `INSERT INTO payments (payment_id, order_id, voucher_id, amount_cents, received_at, outcome, refund_due)
+			SELECT ?, ?, ?, ?, ?, ?, ? FROM (SELECT 1) one
+			WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = ? AND p.voucher_id = ? AND p.outcome IN ` + refusedWhy + ")"
+		w.args = append(w.args, r.OrderID, o.VoucherID)
 		w.check = func(_ context.Context, found int64) error {
 			if found == 1 {
 				return nil
 			}
 			return fmt.Errorf("%w: other money of order %d was refused", errMoved, r.OrderID)
 		}
-		return t.enqueueLocked(r.OrderID, w)
+		return t.enqueueLocked(r.OrderID, o.VoucherID, w)
 	})
 }
 
 // enqueueLocked defers a write that concerns the money of an order, after one that locks the order.
-func (t *tx) enqueueLocked(orderID int64, w write) error {
-	if err := t.enqueue(write{query: "UPDATE orders SET status = status WHERE id = ?", args: []any{orderID}}); err != nil {
+func (t *tx) enqueueLocked(orderID, voucherID int64, w write) error {
+	if err := t.enqueue(write{query: "UPDATE orders SET status = status WHERE id = ? AND voucher_id = ?", args: []any{orderID, voucherID}}); err != nil {
 		return err
 	}
 	return t.enqueue(w)
@@ -104,7 +105,7 @@ func (t *tx) enqueueLocked(orderID int64, w write) error {
 // PayForgotten implements [contract.LateStore]. While a voucher is forgotten, nobody sells it and no order of it is
 // pending, so the database's stock is what can be sold. Opening it again locks the same row.
 func (s *AdmissionStore) PayForgotten(ctx context.Context, m contract.LateMoney) error {
-	late := lateOrder{from: m.Order.Status, payment: m.PaymentID, accepted: contract.Accepted{OrderID: m.Order.ID}}
+	late := lateOrder{from: m.Order.Status, payment: m.PaymentID, accepted: contract.Accepted{OrderID: m.Order.ID, VoucherID: m.Order.VoucherID}}
 	err := s.transact(ctx, func(_ context.Context, t *tx) error {
 		if err := t.payLateMoney(late); err != nil {
 			return err
@@ -143,20 +144,20 @@ type lateOrder struct {
 
 // payLateMoney has undecided money pay for its order. The stock is the caller's.
 func (t *tx) payLateMoney(o lateOrder) error {
-	id := o.accepted.OrderID
-	if _, err := t.changeState([]heldOrder{{Order: order.Order{ID: id}}}, o.from, order.Paid); err != nil {
+	held := heldOrder{Order: order.Order{ID: o.accepted.OrderID, VoucherID: o.accepted.VoucherID}}
+	if _, err := t.changeState([]heldOrder{held}, o.from, order.Paid); err != nil {
 		return err
 	}
 	for _, w := range []write{{
-		query: "UPDATE payments SET outcome = 'paid_late' WHERE payment_id = ? AND outcome = 'late'",
-		args:  []any{o.payment},
+		query: "UPDATE payments SET outcome = 'paid_late' WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'",
+		args:  []any{o.payment, held.VoucherID},
 		check: func(_ context.Context, found int64) error {
 			if found == 1 {
 				return nil
 			}
 			return fmt.Errorf("%w: the money of payment %s is decided", errMoved, o.payment)
 		},
-	}, paidBy(o.payment, id)} {
+	}, paidBy(o.payment, held)} {
 		if err := t.enqueue(w); err != nil {
 			return err
 		}
@@ -181,7 +182,7 @@ func (s *AdmissionStore) lateOrders(ctx context.Context, batch []contract.Accept
 			states[i] = ""
 			continue
 		}
-		payment, err := s.undecidedMoney(ctx, a.OrderID)
+		payment, err := s.undecidedMoney(ctx, a)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			if states[i], err = s.decidedAs(ctx, a); err != nil {
@@ -212,9 +213,9 @@ func (s *AdmissionStore) decidedAs(ctx context.Context, a contract.Accepted) (or
 }
 
 // undecidedMoney returns the first payment of an order that is undecided, or [sql.ErrNoRows].
-func (s *AdmissionStore) undecidedMoney(ctx context.Context, orderID int64) (payment string, err error) {
-	const query = "SELECT payment_id FROM payments WHERE order_id = ? AND outcome = 'late' ORDER BY received_at, payment_id LIMIT 1"
-	err = (&tx{db: s.db}).read(ctx, query, []any{orderID}, &payment)
+func (s *AdmissionStore) undecidedMoney(ctx context.Context, a contract.Accepted) (payment string, err error) {
+	const query = "SELECT payment_id FROM payments WHERE order_id = ? AND voucher_id = ? AND outcome = 'late' ORDER BY received_at, payment_id LIMIT 1"
+	err = (&tx{db: s.db}).read(ctx, query, []any{a.OrderID, a.VoucherID}, &payment)
 	return payment, err
 }
 
@@ -230,12 +231,12 @@ func (s *AdmissionStore) rejectLate(ctx context.Context, a contract.Accepted) (o
 	}
 	if now.Epoch <= drainedBy(a.Epoch) {
 		err = s.transact(ctx, func(_ context.Context, t *tx) error {
-			return t.enqueueLocked(a.OrderID, write{
+			return t.enqueueLocked(a.OrderID, a.VoucherID, write{
 				query: `UPDATE payments SET refund_due = TRUE, outcome = CASE
 					WHEN EXISTS (SELECT 1 FROM orders o WHERE o.voucher_id = ? AND o.unique_user_id = ?) THEN 'other_order'
 					ELSE 'no_stock' END
-					WHERE order_id = ? AND outcome = 'late'`,
-				args: []any{a.VoucherID, a.UserID, a.OrderID},
+					WHERE order_id = ? AND voucher_id = ? AND outcome = 'late'`,
+				args: []any{a.VoucherID, a.UserID, a.OrderID, a.VoucherID},
 			})
 		})
 		if err != nil {
@@ -247,11 +248,11 @@ func (s *AdmissionStore) rejectLate(ctx context.Context, a contract.Accepted) (o
 
 // refundedLate notes that the provider has returned undecided money by itself. If the money is decided meanwhile, the
 // caller asks again.
-func refundedLate(paymentID string) write {
+func refundedLate(paymentID string, voucherID int64) write {
 	return write{
 		query: `UPDATE payments SET outcome = 'not_payable', refund_due = FALSE, refunded_at = ?
-			WHERE payment_id = ? AND outcome = 'late'`,
-		args: []any{stamp(time.Now()), paymentID},
+			WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'`,
+		args: []any{stamp(time.Now()), paymentID, voucherID},
 		check: func(_ context.Context, found int64) error {
 			if found == 1 {
 				return nil

@@ -38,14 +38,14 @@ func (l *Lifecycle) Cancel(ctx context.Context, orderID int64) (order.Order, err
 
 // giveBack moves an order that has a unit to a state in which it has none. An order that is in that state
 // already, or beyond it, is returned as it is.
-func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...write) (order.Order, error) {
+func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...func(heldOrder) write) (order.Order, error) {
 	for {
 		o, err := l.read(ctx, id)
 		switch {
 		case err != nil:
 			return order.Order{}, err
 		case o.Status == to || to == order.Refunding && o.Status == order.Refunded:
-			return o.Order, l.db.flushCommits(ctx, l.db.writers)
+			return o.Order, l.db.flushCommits(ctx, l.db.writers, o.VoucherID)
 		case o.Status != from:
 			return order.Order{}, &order.StateError{Err: refused, Status: o.Status}
 		}
@@ -54,7 +54,7 @@ func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Statu
 				return err
 			}
 			for _, w := range also {
-				if err := t.enqueue(w); err != nil {
+				if err := t.enqueue(w(o)); err != nil {
 					return err
 				}
 			}
@@ -74,7 +74,7 @@ func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Statu
 // read returns an order with its bucket, or [order.ErrNotFound].
 func (l *Lifecycle) read(ctx context.Context, id int64) (o heldOrder, err error) {
 	const query = `SELECT o.voucher_id, o.user_id, o.status, o.created_at, COALESCE(p.bucket, 0)
-		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id WHERE o.id = ?`
+		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id AND p.voucher_id = o.voucher_id WHERE o.id = ?`
 	o.ID = id
 	err = (&tx{db: l.db}).read(ctx, query, []any{id}, &o.VoucherID, &o.UserID, &o.Status, &o.CreatedAt, &o.bucket)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -103,14 +103,14 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 	return nil
 }
 
-// changeState is move without the stock. It is one conditional statement: if one of the orders is not in the
+// changeState is move without the stock. The orders are of one voucher. It is one conditional statement: if one of the orders is not in the
 // first state any more, the error is errMoved, and the transaction changes nothing.
 func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Transition, error) {
 	m, err := order.TransitionOf(from, to)
 	if err != nil {
 		return m, err
 	}
-	ids, marks := idArgs(orders), placeholders(len(orders))
+	ids, marks, voucherID := idArgs(orders), placeholders(len(orders)), orders[0].VoucherID
 	unique := "unique_user_id" // it stays
 	switch m.Stock() {
 	case 1:
@@ -119,8 +119,8 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Trans
 		unique = "user_id"
 	}
 	moved := write{
-		query: "UPDATE orders SET status = ?, unique_user_id = " + unique + " WHERE id IN (" + marks + ") AND status = ?",
-		args:  slices.Concat([]any{string(to)}, ids, []any{string(from)}),
+		query: "UPDATE orders SET status = ?, unique_user_id = " + unique + " WHERE id IN (" + marks + ") AND voucher_id = ? AND status = ?",
+		args:  slices.Concat([]any{string(to)}, ids, []any{voucherID, string(from)}),
 		check: func(_ context.Context, found int64) error {
 			if found != int64(len(orders)) {
 				return fmt.Errorf("%w: %d of %d were %s", errMoved, found, len(orders), from)
@@ -129,8 +129,8 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Trans
 		},
 	}
 	history := write{ // the columns are named after the states
-		query: "UPDATE order_payments SET unpaid = FALSE, " + string(to) + "_at = ? WHERE order_id IN (" + marks + ")",
-		args:  slices.Concat([]any{stamp(time.Now())}, ids),
+		query: "UPDATE order_payments SET unpaid = FALSE, " + string(to) + "_at = ? WHERE order_id IN (" + marks + ") AND voucher_id = ?",
+		args:  slices.Concat([]any{stamp(time.Now())}, ids, []any{voucherID}),
 	}
 	for _, w := range []write{moved, history} {
 		if err := t.enqueue(w); err != nil {
@@ -184,8 +184,8 @@ func (l *Lifecycle) due(ctx context.Context, except, limit int) (due []heldOrder
 		now, args = "?", []any{stamp(time.Now()), limit, except}
 	}
 	query := `SELECT o.id, o.voucher_id, p.bucket FROM orders o JOIN
-		(SELECT order_id, bucket FROM order_payments WHERE unpaid = TRUE AND pay_by <= ` + now + ` ORDER BY pay_by LIMIT ? OFFSET ?) p
-		ON p.order_id = o.id WHERE o.status = 'unpaid' ORDER BY o.voucher_id, o.id`
+		(SELECT order_id, voucher_id, bucket FROM order_payments WHERE unpaid = TRUE AND pay_by <= ` + now + ` ORDER BY pay_by LIMIT ? OFFSET ?) p
+		ON o.id = p.order_id AND o.voucher_id = p.voucher_id WHERE o.status = 'unpaid' ORDER BY o.voucher_id, o.id`
 	err = (&tx{db: l.db}).readAll(ctx, query, args, func(rows *sql.Rows) error {
 		var o heldOrder
 		err := rows.Scan(&o.ID, &o.VoucherID, &o.bucket)
@@ -213,10 +213,10 @@ func (l *Lifecycle) expire(ctx context.Context, due []heldOrder) (n int, err err
 	return n, nil
 }
 
-// lockUnpaid locks those of some orders that are unpaid, and leaves out the ones that are locked already.
+// lockUnpaid locks those of some orders of one voucher that are unpaid, and leaves out the ones that are locked already.
 // SQLite has one writer, which has locked everything.
 func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrder, err error) {
-	query := "SELECT id FROM orders WHERE id IN (" + placeholders(len(some)) + ") AND status = 'unpaid' ORDER BY id"
+	query := "SELECT id FROM orders WHERE id IN (" + placeholders(len(some)) + ") AND voucher_id = ? AND status = 'unpaid' ORDER BY id"
 	if t.db.batches {
 		query += " FOR UPDATE SKIP LOCKED"
 	}
@@ -224,7 +224,7 @@ func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrd
 	for _, o := range some {
 		byID[o.ID] = o
 	}
-	err = t.readAll(ctx, query, idArgs(some), func(rows *sql.Rows) error {
+	err = t.readAll(ctx, query, append(idArgs(some), some[0].VoucherID), func(rows *sql.Rows) error {
 		var id int64
 		err := rows.Scan(&id)
 		locked = append(locked, byID[id])
@@ -248,23 +248,23 @@ func returnStock(orders []heldOrder) []write {
 		args:  []any{n, n, voucherID},
 	}}
 	// The latest even epoch: what is given back while the voucher is closed is counted under the epoch before.
-	const epoch = "(SELECT v.admission_epoch - v.admission_epoch % 2 FROM vouchers v WHERE v.id = admission_returns.voucher_id)"
+	const epoch = "(SELECT v.admission_epoch - v.admission_epoch % 2 FROM vouchers v WHERE v.id = ?)"
 	for _, bucket := range sortedKeys(perBucket) {
 		n := perBucket[bucket]
 		writes = append(writes, write{ // MySQL assigns from left to right, so the total comes first
 			query: "UPDATE admission_returns SET total = CASE WHEN epoch = " + epoch + " THEN total + ? ELSE ? END, epoch = " + epoch +
 				" WHERE voucher_id = ? AND bucket = ?",
-			args: []any{n, n, voucherID, bucket},
+			args: []any{voucherID, n, n, voucherID, voucherID, bucket},
 		})
 	}
 	return append(writes, write{
 		query: `INSERT INTO returned_orders (order_id, voucher_id, user_id, bucket, epoch, key_hash)
 			SELECT o.id, o.voucher_id, o.user_id, r.bucket, r.epoch, o.key_hash
-			FROM orders o JOIN order_payments p ON p.order_id = o.id
+			FROM orders o JOIN order_payments p ON p.order_id = o.id AND p.voucher_id = o.voucher_id
 			JOIN admission_returns r ON r.voucher_id = o.voucher_id AND r.bucket = p.bucket
 			JOIN vouchers v ON v.id = o.voucher_id AND v.admission_epoch = r.epoch
-			WHERE o.id IN (` + placeholders(len(orders)) + `)`,
-		args: idArgs(orders),
+			WHERE o.voucher_id = ? AND o.id IN (` + placeholders(len(orders)) + `)`,
+		args: slices.Concat([]any{voucherID}, idArgs(orders)),
 	})
 }
 

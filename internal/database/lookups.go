@@ -10,10 +10,10 @@ import (
 
 // DueLookups lists up to limit payments that are to be looked up now, the longest due first.
 func (l *Lifecycle) DueLookups(ctx context.Context, now time.Time, limit int) (due []order.Lookup, err error) {
-	const query = "SELECT order_id, payment_id, pay_by, look_at FROM order_payments WHERE look_at <= ? ORDER BY look_at LIMIT ?"
+	const query = "SELECT order_id, voucher_id, payment_id, pay_by, look_at FROM order_payments WHERE look_at <= ? ORDER BY look_at LIMIT ?"
 	err = (&tx{db: l.db}).readAll(ctx, query, []any{stamp(now), limit}, func(rows *sql.Rows) error {
 		var one order.Lookup
-		err := rows.Scan(&one.OrderID, &one.PaymentID, &one.PayBy, &one.Due)
+		err := rows.Scan(&one.OrderID, &one.VoucherID, &one.PaymentID, &one.PayBy, &one.Due)
 		one.PayBy, one.Due = one.PayBy.UTC(), one.Due.UTC()
 		due = append(due, one)
 		return err
@@ -27,8 +27,8 @@ func (l *Lifecycle) PostponeLookup(ctx context.Context, one order.Lookup, until 
 	at := sql.NullTime{Time: stamp(until), Valid: !until.IsZero()}
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
-			query: "UPDATE order_payments SET look_at = ? WHERE order_id = ? AND look_at = ?",
-			args:  []any{at, one.OrderID, stamp(one.Due)},
+			query: "UPDATE order_payments SET look_at = ? WHERE order_id = ? AND voucher_id = ? AND look_at = ?",
+			args:  []any{at, one.OrderID, one.VoucherID, stamp(one.Due)},
 			check: func(_ context.Context, found int64) error {
 				moved = found == 1
 				return nil

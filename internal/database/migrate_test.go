@@ -12,7 +12,7 @@ import (
 )
 
 // newest is the version of the newest migration.
-const newest = 21
+const newest = 25
 
 // tables lists the tables that the migrations create. SQLite has none for locks and
 // for flushes.

@@ -62,7 +62,7 @@ func (o *Orders) DurableOrder(ctx context.Context, id int64) (order.Order, error
 	if err != nil {
 		return order.Order{}, err
 	}
-	if err := o.db.flushCommits(ctx, o.db.writers); err != nil {
+	if err := o.db.flushCommits(ctx, o.db.writers, found.VoucherID); err != nil {
 		return order.Order{}, err
 	}
 	return found, nil

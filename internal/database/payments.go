@@ -16,13 +16,13 @@ import (
 
 // PaymentOf implements [order.LifecycleStore].
 func (l *Lifecycle) PaymentOf(ctx context.Context, orderID int64) (order.Payment, error) {
-	const query = `SELECT o.status, p.amount_cents, p.pay_by, COALESCE(p.payment_id, ''), COALESCE(p.pay_url, '')
-		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id WHERE o.id = ?`
+	const query = `SELECT o.voucher_id, o.status, p.amount_cents, p.pay_by, COALESCE(p.payment_id, ''), COALESCE(p.pay_url, '')
+		FROM orders o LEFT JOIN order_payments p ON p.order_id = o.id AND p.voucher_id = o.voucher_id WHERE o.id = ?`
 	p := order.Payment{OrderID: orderID}
 	var status order.Status
 	var cents sql.NullInt64
 	var payBy sql.NullTime
-	err := (&tx{db: l.db}).read(ctx, query, []any{orderID}, &status, &cents, &payBy, &p.ID, &p.URL)
+	err := (&tx{db: l.db}).read(ctx, query, []any{orderID}, &p.VoucherID, &status, &cents, &payBy, &p.ID, &p.URL)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return order.Payment{}, order.ErrNotFound
@@ -33,7 +33,7 @@ func (l *Lifecycle) PaymentOf(ctx context.Context, orderID int64) (order.Payment
 	}
 	p.AmountCents, p.PayBy = cents.Int64, utcOrZero(payBy)
 	// The provider will be told of the order, or the buyer of the payment.
-	if err := l.db.flushCommits(ctx, l.db.writers); err != nil {
+	if err := l.db.flushCommits(ctx, l.db.writers, p.VoucherID); err != nil {
 		return order.Payment{}, err
 	}
 	return p, nil
@@ -44,8 +44,8 @@ func (l *Lifecycle) KeepPayment(ctx context.Context, p order.Payment) (order.Pay
 	kept := false
 	err := l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		return t.enqueue(write{
-			query: "UPDATE order_payments SET payment_id = ?, pay_url = ?, look_at = ? WHERE order_id = ? AND payment_id IS NULL",
-			args:  []any{p.ID, p.URL, stamp(order.FirstLookup(time.Now(), p.PayBy)), p.OrderID},
+			query: "UPDATE order_payments SET payment_id = ?, pay_url = ?, look_at = ? WHERE order_id = ? AND voucher_id = ? AND payment_id IS NULL",
+			args:  []any{p.ID, p.URL, stamp(order.FirstLookup(time.Now(), p.PayBy)), p.OrderID, p.VoucherID},
 			check: func(_ context.Context, found int64) error {
 				kept = found == 1
 				return nil
@@ -69,9 +69,9 @@ const maxSettles = 10
 // than it was read in changes nothing, and the next one reads again.
 func (l *Lifecycle) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement, error) {
 	for range maxSettles {
-		switch s, err := l.settled(ctx, r.PaymentID); {
+		switch s, voucherID, err := l.settled(ctx, r.PaymentID); {
 		case err == nil:
-			return s, l.db.flushCommits(ctx, l.db.writers)
+			return s, l.db.flushCommits(ctx, l.db.writers, voucherID)
 		case !errors.Is(err, sql.ErrNoRows):
 			return order.Settlement{}, err
 		}
@@ -84,11 +84,11 @@ func (l *Lifecycle) MarkPaid(ctx context.Context, r order.Receipt) (order.Settle
 	return order.Settlement{}, fmt.Errorf("%w: order %d changes all the time", order.ErrUnavailable, r.OrderID)
 }
 
-// settled returns what became of a payment, or [sql.ErrNoRows].
-func (l *Lifecycle) settled(ctx context.Context, paymentID string) (order.Settlement, error) {
-	s := order.Settlement{Repeated: true}
-	err := (&tx{db: l.db}).read(ctx, "SELECT outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &s.Outcome)
-	return s, err
+// settled returns what became of a payment, and the voucher, or [sql.ErrNoRows].
+func (l *Lifecycle) settled(ctx context.Context, paymentID string) (s order.Settlement, voucherID int64, err error) {
+	s.Repeated = true
+	err = (&tx{db: l.db}).read(ctx, "SELECT outcome, voucher_id FROM payments WHERE payment_id = ?", []any{paymentID}, &s.Outcome, &voucherID)
+	return s, voucherID, err
 }
 
 // settle decides about money that was not seen before.
@@ -96,51 +96,51 @@ func (l *Lifecycle) settle(ctx context.Context, r order.Receipt) (order.Outcome,
 	o, err := l.read(ctx, r.OrderID)
 	switch {
 	case errors.Is(err, order.ErrNotFound):
-		return l.keep(ctx, r, order.Unmatched)
+		return l.keep(ctx, r, 0, order.Unmatched)
 	case err != nil:
 		return "", err
 	}
 	var cents int64
-	err = (&tx{db: l.db}).read(ctx, "SELECT amount_cents FROM order_payments WHERE order_id = ?", []any{o.ID}, &cents)
+	err = (&tx{db: l.db}).read(ctx, "SELECT amount_cents FROM order_payments WHERE order_id = ? AND voucher_id = ?", []any{o.ID, o.VoucherID}, &cents)
 	late := o.Status == order.Cancelled || o.Status == order.Expired
 	switch {
 	case errors.Is(err, sql.ErrNoRows): // the order never asked for payment
-		return l.keep(ctx, r, order.RefundNotPayable)
+		return l.keep(ctx, r, o.VoucherID, order.RefundNotPayable)
 	case err != nil:
 		return "", err
 	case o.Status != order.Unpaid && !late:
-		return l.keep(ctx, r, order.RefundNotPayable)
+		return l.keep(ctx, r, o.VoucherID, order.RefundNotPayable)
 	case cents != r.AmountCents:
-		return l.keep(ctx, r, order.RefundWrongAmount)
+		return l.keep(ctx, r, o.VoucherID, order.RefundWrongAmount)
 	case late:
 		return l.payLate(ctx, r, o)
 	}
 	return order.SettledPaid, l.pay(ctx, r, o, order.SettledPaid)
 }
 
-// keep records money that pays for nothing. It is to be refunded, unless it belongs to no order.
-func (l *Lifecycle) keep(ctx context.Context, r order.Receipt, outcome order.Outcome) (order.Outcome, error) {
-	return outcome, l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(newReceipt(r, outcome)) })
+// keep records money that pays for nothing. It is to be refunded, unless it belongs to no order, whose voucher is 0.
+func (l *Lifecycle) keep(ctx context.Context, r order.Receipt, voucherID int64, outcome order.Outcome) (order.Outcome, error) {
+	return outcome, l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(newReceipt(r, voucherID, outcome)) })
 }
 
 // pay moves an order to Paid.
 func (l *Lifecycle) pay(ctx context.Context, r order.Receipt, o heldOrder, outcome order.Outcome) error {
 	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
-		if err := t.enqueue(newReceipt(r, outcome)); err != nil {
+		if err := t.enqueue(newReceipt(r, o.VoucherID, outcome)); err != nil {
 			return err
 		}
 		if err := t.move([]heldOrder{o}, o.Status, order.Paid); err != nil {
 			return err
 		}
-		return t.enqueue(paidBy(r.PaymentID, o.ID))
+		return t.enqueue(paidBy(r.PaymentID, o))
 	})
 }
 
 // paidBy notes the payment that has paid for an order. Nobody has to look it up any more.
-func paidBy(paymentID string, orderID int64) write {
+func paidBy(paymentID string, o heldOrder) write {
 	return write{
-		query: "UPDATE order_payments SET payment_id = ?, look_at = NULL WHERE order_id = ?",
-		args:  []any{paymentID, orderID},
+		query: "UPDATE order_payments SET payment_id = ?, look_at = NULL WHERE order_id = ? AND voucher_id = ?",
+		args:  []any{paymentID, o.ID, o.VoucherID},
 	}
 }
 
@@ -153,10 +153,10 @@ func paidBy(paymentID string, orderID int64) write {
 //
 // Under both flows, once money of the order was refused, further money is refused for the same reason.
 func (l *Lifecycle) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order.Outcome, error) {
-	refused, err := l.refusedLate(ctx, o.ID)
+	refused, err := l.refusedLate(ctx, o)
 	switch {
 	case err == nil:
-		return l.keep(ctx, r, refused)
+		return l.keep(ctx, r, o.VoucherID, refused)
 	case !errors.Is(err, sql.ErrNoRows):
 		return "", err
 	}
@@ -165,17 +165,17 @@ func (l *Lifecycle) payLate(ctx context.Context, r order.Receipt, o heldOrder) (
 	case err != nil:
 		return "", err
 	case admitted:
-		return order.LateUndecided, l.keepUndecided(ctx, r)
+		return order.LateUndecided, l.keepUndecided(ctx, r, o)
 	}
 	err = l.pay(ctx, r, o, order.SettledLate)
 	switch {
 	case errors.Is(err, errDuplicate):
-		if _, settled := l.settled(ctx, r.PaymentID); settled == nil {
+		if _, _, settled := l.settled(ctx, r.PaymentID); settled == nil {
 			return "", errMoved // the payment was the duplicate
 		}
-		return l.keep(ctx, r, order.RefundOtherOrder)
+		return l.keep(ctx, r, o.VoucherID, order.RefundOtherOrder)
 	case errors.Is(err, voucher.ErrSoldOut):
-		return l.keep(ctx, r, order.RefundNoStock)
+		return l.keep(ctx, r, o.VoucherID, order.RefundNoStock)
 	}
 	return order.SettledLate, err
 }
@@ -194,33 +194,38 @@ func (t *tx) takeStockAgain(o heldOrder) write {
 	}
 }
 
-func newReceipt(r order.Receipt, outcome order.Outcome) write {
+func newReceipt(r order.Receipt, voucherID int64, outcome order.Outcome) write {
 	return write{
-		query: "INSERT INTO payments (payment_id, order_id, amount_cents, received_at, outcome, refund_due) VALUES (?, ?, ?, ?, ?, ?)",
-		args:  []any{r.PaymentID, r.OrderID, r.AmountCents, stamp(r.At), string(outcome), outcome.Refund()},
+		query: "INSERT INTO payments (payment_id, order_id, voucher_id, amount_cents, received_at, outcome, refund_due) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		args:  []any{r.PaymentID, r.OrderID, voucherID, r.AmountCents, stamp(r.At), string(outcome), outcome.Refund()},
 	}
 }
 
 // BeginRefund implements [order.LifecycleStore].
 func (l *Lifecycle) BeginRefund(ctx context.Context, orderID int64) (order.Order, error) {
-	return l.giveBack(ctx, orderID, order.Paid, order.Refunding, order.ErrNotRefundable, write{
-		query: "UPDATE payments SET refund_due = TRUE WHERE order_id = ? AND outcome IN ('paid', 'paid_late')",
-		args:  []any{orderID},
+	return l.giveBack(ctx, orderID, order.Paid, order.Refunding, order.ErrNotRefundable, func(o heldOrder) write {
+		return write{
+			query: "UPDATE payments SET refund_due = TRUE WHERE order_id = ? AND voucher_id = ? AND outcome IN ('paid', 'paid_late')",
+			args:  []any{o.ID, o.VoucherID},
+		}
 	})
 }
 
 // DueRefunds implements [order.LifecycleStore].
 func (l *Lifecycle) DueRefunds(ctx context.Context, after string, limit int) (due []order.RefundRequest, err error) {
-	const query = "SELECT payment_id, amount_cents FROM payments WHERE refund_due = TRUE AND payment_id > ? ORDER BY payment_id LIMIT ?"
+	const query = "SELECT payment_id, voucher_id, amount_cents FROM payments WHERE refund_due = TRUE AND payment_id > ? ORDER BY payment_id LIMIT ?"
+	var vouchers []int64
 	err = (&tx{db: l.db}).readAll(ctx, query, []any{after, limit}, func(rows *sql.Rows) error {
 		var r order.RefundRequest
-		err := rows.Scan(&r.PaymentID, &r.AmountCents)
+		var voucherID int64
+		err := rows.Scan(&r.PaymentID, &voucherID, &r.AmountCents)
+		vouchers = append(vouchers, voucherID)
 		r.Key = "refund-" + r.PaymentID
 		due = append(due, r)
 		return err
 	})
 	if err == nil && len(due) > 0 { // otherwise the provider might return the money of an order that a crash makes paid again
-		err = l.db.flushCommits(ctx, l.db.writers)
+		err = l.db.flushCommits(ctx, l.db.writers, vouchers...)
 	}
 	if err != nil {
 		return nil, err
@@ -230,27 +235,27 @@ func (l *Lifecycle) DueRefunds(ctx context.Context, after string, limit int) (du
 
 // MarkRefunded implements [order.LifecycleStore].
 func (l *Lifecycle) MarkRefunded(ctx context.Context, paymentID string) error {
-	var orderID int64
+	var o heldOrder
 	var outcome order.Outcome
-	err := (&tx{db: l.db}).read(ctx, "SELECT order_id, outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &orderID, &outcome)
+	err := (&tx{db: l.db}).read(ctx, "SELECT order_id, voucher_id, outcome FROM payments WHERE payment_id = ?", []any{paymentID}, &o.ID, &o.VoucherID, &outcome)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return order.ErrNotFound
 	case err != nil:
 		return err
 	case outcome == order.LateUndecided:
-		return l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueueLocked(orderID, refundedLate(paymentID)) })
+		return l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueueLocked(o.ID, o.VoucherID, refundedLate(paymentID, o.VoucherID)) })
 	}
 	marked := false
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		if outcome.Bought() {
-			if err := t.move([]heldOrder{{Order: order.Order{ID: orderID}}}, order.Refunding, order.Refunded); err != nil {
+			if err := t.move([]heldOrder{o}, order.Refunding, order.Refunded); err != nil {
 				return err
 			}
 		}
 		return t.enqueue(write{
-			query: "UPDATE payments SET refund_due = FALSE, refunded_at = ? WHERE payment_id = ? AND refunded_at IS NULL AND (refund_due = TRUE OR outcome = 'unmatched')",
-			args:  []any{stamp(time.Now()), paymentID},
+			query: "UPDATE payments SET refund_due = FALSE, refunded_at = ? WHERE payment_id = ? AND voucher_id = ? AND refunded_at IS NULL AND (refund_due = TRUE OR outcome = 'unmatched')",
+			args:  []any{stamp(time.Now()), paymentID, o.VoucherID},
 			check: func(_ context.Context, found int64) error {
 				marked = found == 1
 				return nil
@@ -258,7 +263,7 @@ func (l *Lifecycle) MarkRefunded(ctx context.Context, paymentID string) error {
 		})
 	})
 	if errors.Is(err, errMoved) || err == nil && !marked { // refunded by an earlier call
-		return l.db.flushCommits(ctx, l.db.writers)
+		return l.db.flushCommits(ctx, l.db.writers, o.VoucherID)
 	}
 	return err
 }

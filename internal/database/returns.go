@@ -16,15 +16,15 @@ const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns 
 	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
 
 // firstTotal is what was given back to the first bucket of a voucher v in its open epoch.
-const firstTotal = `COALESCE((SELECT r.total FROM admission_returns r
-	WHERE r.voucher_id = v.id AND r.bucket = 0 AND r.epoch = v.admission_epoch), 0)`
+const firstTotal = `(SELECT COALESCE(MAX(r.total), 0) FROM admission_returns r
+	WHERE r.voucher_id = v.id AND r.bucket = 0 AND r.epoch = v.admission_epoch)`
 
 // arrivedIn counts the units that a bucket of a voucher v has given back in its open epoch, and that Redis was told of:
 // the total less the orders that wait to be told.
 func arrivedIn(bucket string) string {
-	return `COALESCE((SELECT r.total - (SELECT COUNT(*) FROM returned_orders u
-			WHERE u.voucher_id = r.voucher_id AND u.bucket = r.bucket AND u.epoch = r.epoch)
-		FROM admission_returns r WHERE r.voucher_id = v.id AND r.bucket = ` + bucket + ` AND r.epoch = v.admission_epoch), 0)`
+	return `(SELECT COALESCE(MAX(r.total) - COUNT(u.order_id), 0) FROM admission_returns r
+		LEFT JOIN returned_orders u ON u.voucher_id = r.voucher_id AND u.bucket = r.bucket AND u.epoch = r.epoch
+		WHERE r.voucher_id = v.id AND r.bucket = ` + bucket + ` AND r.epoch = v.admission_epoch)`
 }
 
 // prices remembers what orders are to be paid. A voucher's price and its time to pay never change, so a batch
@@ -110,7 +110,7 @@ func (l priceList) unpaid(orders []contract.Accepted) (unpaid []heldOrder) {
 	now := time.Now()
 	for _, a := range orders {
 		if p := l[a.VoucherID]; p.within > 0 {
-			o := order.Order{ID: a.OrderID, CreatedAt: now, PayBy: now.Add(p.within), AmountCents: p.cents}
+			o := order.Order{ID: a.OrderID, VoucherID: a.VoucherID, CreatedAt: now, PayBy: now.Add(p.within), AmountCents: p.cents}
 			unpaid = append(unpaid, heldOrder{Order: o, bucket: a.Bucket})
 		}
 	}
@@ -154,7 +154,11 @@ func (s *AdmissionStore) Returns(ctx context.Context, after contract.Return, lim
 		}
 	}
 	if len(due) > 0 { // otherwise Redis might sell stock that a crash takes back
-		if err := s.flushCommits(ctx); err != nil {
+		vouchers := make([]int64, len(due))
+		for i, r := range due {
+			vouchers[i] = r.VoucherID
+		}
+		if err := s.flushCommits(ctx, vouchers...); err != nil {
 			return nil, false, err
 		}
 	}
@@ -177,7 +181,7 @@ func (s *AdmissionStore) fill(ctx context.Context, r *contract.Return) error {
 	read := &tx{db: s.db}
 	// An order that was paid late has given its first unit back before, and Redis was told of that.
 	const orders = `SELECT r.order_id, r.user_id, COALESCE(r.key_hash, 0),
-			EXISTS (SELECT 1 FROM payments p WHERE p.order_id = r.order_id AND p.outcome = 'paid_late')
+			EXISTS (SELECT 1 FROM payments p WHERE p.order_id = r.order_id AND p.voucher_id = r.voucher_id AND p.outcome = 'paid_late')
 		FROM returned_orders r WHERE r.voucher_id = ? AND r.bucket = ? AND r.epoch = ? ORDER BY r.order_id LIMIT ?`
 	err := read.readAll(ctx, orders, []any{r.VoucherID, r.Bucket, r.Epoch, maxReturned}, func(rows *sql.Rows) error {
 		var o contract.ReturnedOrder
@@ -197,9 +201,9 @@ func (s *AdmissionStore) Returned(ctx context.Context, r contract.Return, seq in
 	if len(r.Orders) == 0 {
 		return nil
 	}
-	ids := make([]any, len(r.Orders))
-	for i, o := range r.Orders {
-		ids[i] = o.ID
+	ids := []any{r.VoucherID}
+	for _, o := range r.Orders {
+		ids = append(ids, o.ID)
 	}
 	advance := write{
 		query: "UPDATE vouchers SET admission_seq = ? WHERE id = ? AND admission_seq < ?",
@@ -212,7 +216,7 @@ func (s *AdmissionStore) Returned(ctx context.Context, r contract.Return, seq in
 		}
 	}
 	return s.transact(ctx, func(_ context.Context, t *tx) error {
-		if err := t.enqueue(write{query: "DELETE FROM returned_orders WHERE order_id IN (" + placeholders(len(ids)) + ")", args: ids}); err != nil {
+		if err := t.enqueue(write{query: "DELETE FROM returned_orders WHERE voucher_id = ? AND order_id IN (" + placeholders(len(r.Orders)) + ")", args: ids}); err != nil {
 			return err
 		}
 		return t.enqueue(advance)

@@ -164,22 +164,22 @@ func (t *tx) insertOne(voucherID int64, columns, row string, args []any) write {
 
 // newPayments records what is to be paid for orders, and until when.
 func (d *DB) newPayments(orders []heldOrder) write {
-	args := make([]any, 0, 5*len(orders))
+	args := make([]any, 0, 6*len(orders))
 	for _, o := range orders {
 		args = append(args, d.paymentArgs(o)...)
 	}
 	return write{query: "INSERT " + paymentColumns + " VALUES " + rowsOf(len(orders), d.paymentRow()), args: args}
 }
 
-const paymentColumns = "INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid_at, unpaid)"
+const paymentColumns = "INTO order_payments (order_id, voucher_id, bucket, amount_cents, pay_by, unpaid_at, unpaid)"
 
 // paymentRow is a row of the columns. [Lifecycle.due] asks the database's clock whether the time to pay is over, so what is
 // left of it counts from that clock on: the process's may be off. SQLite is in this process.
 func (d *DB) paymentRow() string {
 	if d.batches {
-		return "(?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, TRUE)"
+		return "(?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, TRUE)"
 	}
-	return "(?, ?, ?, ?, ?, TRUE)"
+	return "(?, ?, ?, ?, ?, ?, TRUE)"
 }
 
 func (d *DB) paymentArgs(o heldOrder) []any {
@@ -187,7 +187,7 @@ func (d *DB) paymentArgs(o heldOrder) []any {
 	if d.batches {
 		payBy = time.Until(o.PayBy).Microseconds()
 	}
-	return []any{o.ID, o.bucket, o.AmountCents, payBy, stamp(o.CreatedAt)}
+	return []any{o.ID, o.VoucherID, o.bucket, o.AmountCents, payBy, stamp(o.CreatedAt)}
 }
 
 func (t *tx) readVoucher(ctx context.Context, query string, voucherID int64, dest ...any) error {

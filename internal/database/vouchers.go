@@ -148,9 +148,7 @@ func (s *Vouchers) setReturnsAt(ctx context.Context, v *voucher.Voucher) error {
 	if v.Stock > 0 || !v.AsksForPayment() || !time.Now().Before(v.EndAt) {
 		return nil
 	}
-	// The inner query is none that a server could begin with.
-	const query = `SELECT p.pay_by FROM order_payments p WHERE p.unpaid = TRUE
-		AND (SELECT o.voucher_id FROM orders o WHERE o.id = p.order_id) = ? ORDER BY p.pay_by LIMIT 1`
+	const query = "SELECT pay_by FROM order_payments WHERE unpaid = TRUE AND voucher_id = ? ORDER BY pay_by LIMIT 1"
 	err := s.db.readers.QueryRowContext(ctx, query, v.ID).Scan(&v.ReturnsAt)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -172,7 +170,7 @@ func (s *Vouchers) DurableVoucher(ctx context.Context, id int64) (*voucher.Vouch
 	if err != nil {
 		return nil, err
 	}
-	if err := s.db.flushCommits(ctx, s.db.writers); err != nil {
+	if err := s.db.flushCommits(ctx, s.db.writers, id); err != nil {
 		return nil, err
 	}
 	return v, nil

@@ -34,7 +34,7 @@ func (d *DB) writeOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.config.ReadTimeout)
 	defer cancel()
 	return d.retry(ctx, func() error {
-		_, err := d.singles.ExecContext(ctx, smallWrite, rand.IntN(flushRows))
+		_, err := d.singles.ExecContext(ctx, smallWrite, 0, rand.IntN(flushRows))
 		return translateWrite(ctx, err)
 	})
 }

@@ -5,6 +5,7 @@ import "time"
 // Lookup is a payment that the provider is to be asked about: its own message about it may be lost.
 type Lookup struct {
 	OrderID   int64
+	VoucherID int64
 	PaymentID string
 	PayBy     time.Time
 	// Due is when the provider is to be asked. The process that moves it to a later time does the look-up.

@@ -10,10 +10,10 @@ import (
 type Payment struct {
 	// ID is the provider's, at most 64 characters. URL is the page on which the buyer pays, at most 500.
 	// Both are empty while the provider was not asked yet.
-	ID, URL     string
-	OrderID     int64
-	AmountCents int64
-	PayBy       time.Time
+	ID, URL            string
+	OrderID, VoucherID int64
+	AmountCents        int64
+	PayBy              time.Time
 }
 
 // PaymentRequest asks a provider for a payment.

@@ -207,6 +207,6 @@ func (o Orders) Accept(ctx context.Context, one order.Order) error {
 		statement{"INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES (?, ?, ?, ?, 'unpaid', ?)",
 			[]any{one.ID, one.VoucherID, one.UserID, one.UserID, now}},
 		statement{"UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0", []any{one.VoucherID}},
-		statement{"INSERT INTO order_payments (order_id, bucket, amount_cents, pay_by, unpaid, unpaid_at) VALUES (?, 0, ?, ?, TRUE, ?)",
-			[]any{one.ID, one.AmountCents, one.PayBy.UTC(), now}})
+		statement{"INSERT INTO order_payments (order_id, voucher_id, bucket, amount_cents, pay_by, unpaid, unpaid_at) VALUES (?, ?, 0, ?, ?, TRUE, ?)",
+			[]any{one.ID, one.VoucherID, one.AmountCents, one.PayBy.UTC(), now}})
 }

@@ -1,0 +1,1 @@
+SELECT 1; -- the columns go with the migrations before

@@ -1,0 +1,1 @@
+ALTER TABLE order_payments DROP COLUMN voucher_id;
