@@ -187,6 +187,10 @@ func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l i18
 		if err := report.Lanes(w, *r.Witness, width(w), colour(w), l); err != nil {
 			return err
 		}
+		fmt.Fprintln(w)
+		if err := report.Steps(w, *r.Witness, width(w), l); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(w)
 	say(verdict(r))

@@ -186,7 +186,8 @@ To learn:
 
 To print:
   -v             of each experiment all that was seen: what was to be expected,
-                 what was done, every anomaly, every number, the table
+                 what was done, the picture step by step, every anomaly, every
+                 number, the table
   --json         one object per experiment on standard output, nothing else
   --report DIR   write DIR/index.html, one file that needs no other
   --lang L       the language of what is printed and of the report: en, the

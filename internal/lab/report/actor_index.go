@@ -226,3 +226,15 @@ func unitOf(last float64) unit {
 }
 
 func (u unit) of(ms float64) string { return num(ms / u.ms) }
+
+// short is a time to the tenth of a millisecond below ten of them, or to the hundredth of a second.
+func (u unit) short(ms float64) string {
+	digits := 0
+	switch {
+	case u.ms > 1:
+		digits = 2
+	case ms < 10:
+		digits = 1
+	}
+	return strconv.FormatFloat(ms/u.ms, 'f', digits, 64)
+}

@@ -133,3 +133,20 @@ func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 		}
 	}
 }
+
+// The terminal tells the steps that the page plays.
+func TestSteps(t *testing.T) {
+	wit := finding.Witness{Kind: finding.StuckKeys, Lanes: []finding.Lane{
+		{Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Held, From: 1.25, To: 20_000}}, Marks: []finding.Mark{
+			{Kind: finding.Killed, At: 20_000, Label: i18n.Plain("killed"), Cause: true},
+		}},
+		{Name: "buyer 2", Role: finding.Actor, Marks: []finding.Mark{{Kind: finding.Refuses, At: 20_100, Label: i18n.Plain("refused"), Wrong: true}}},
+	}}
+	var out strings.Builder
+	fail.NowIf(t, report.Steps(&out, wit, 80, i18n.English))
+	const want = "   1.2 ms   Buyer 1 gets the lock\n  20.00 s ! Buyer 1 is killed\n  20.10 s ✗ Buyer 2 is refused the lock\n"
+	fail.Unequal(t, out.String(), want, "told")
+	svg, err := report.SVG(wit, "long", i18n.English, report.Wide, report.ByTime)
+	fail.NowIf(t, err)
+	fail.Without(t, string(svg), ">0 s<", ">20<") // and not 20000
+}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strconv"
 
@@ -265,7 +264,7 @@ func (d *drawing) axis() {
 	for i, t := range all {
 		text, anchor := unit.of(t.ms), "middle"
 		if d.scale == BySteps {
-			text = strconv.FormatFloat(t.ms/unit.ms, 'f', max(0, 1-int(math.Log10(max(1, t.ms/unit.ms)))), 64)
+			text = unit.short(t.ms)
 		}
 		if i == 0 {
 			text += " " + unit.name

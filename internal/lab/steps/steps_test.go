@@ -103,6 +103,20 @@ func TestAsks(t *testing.T) {
 	}
 }
 
+// A release may be under way for long: what it deletes is another's by then.
+func TestSlowRelease(t *testing.T) {
+	w := wrongRelease(finding.WrongReleases)
+	w.Lanes[0].Marks[2].At, w.Lanes[0].Spans = 300, []finding.Span{{Kind: finding.Held, From: 1, To: 299, Who: w.Lanes[0].Name}}
+	w.Lanes[3].Marks[1].At = 552
+	var says []string
+	for _, s := range steps.New(w).Steps {
+		if s.At == 300 || s.At == 552 {
+			says = append(says, fmt.Sprint(s.Says, s.Wrong))
+		}
+	}
+	fail.Unequal(t, strings.Join(says, ", "), "Buyer 1 begins to release the lock false, The release of buyer 1 deletes the lock of buyer 2 true", "told")
+}
+
 // The picture by steps has the same spans and marks, at the numbers of the steps.
 func TestByStep(t *testing.T) {
 	w := wrongRelease(finding.WrongReleases)
