@@ -7,6 +7,7 @@ import (
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge/judgetest"
 	"seckill/internal/lab/witness"
+	"seckill/internal/voucher"
 )
 
 // What decides is drawn: the renewals that keep a key, and a release that lasts between its two commands.
@@ -57,7 +58,13 @@ func TestWinnerStandsBesideLoser(t *testing.T) {
 			"database: write@6(stock −1) refused@10(refused)",
 		},
 	} {
-		w, ok := witness.Picture(judgetest.Script(t, buyers+tt.history+leave), witness.Focus{})
+		ev := judgetest.Script(t, buyers+tt.history+leave)
+		for i := range ev.Events {
+			if ev.Events[i].Error == "sold" {
+				ev.Events[i].Error = voucher.ErrSoldOut.Error()
+			}
+		}
+		w, ok := witness.Picture(ev, witness.Focus{})
 		if !ok || w.Summary.String() != tt.summary {
 			t.Errorf("%s\nwant %s", w.Summary, tt.summary)
 		}

@@ -96,6 +96,9 @@ func (d *drawing) releaseSpan(one *judge.Hold, lane *finding.Lane) {
 		return
 	}
 	from, to := one.Releasing.At, one.Released.At
+	if one.How == judge.EndReleased {
+		from = one.End // it began by looking at the store
+	}
 	if min(to, d.to)-max(from, d.from) < (d.to-d.from)/lasting {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
 	"seckill/internal/lock"
+	"seckill/internal/voucher"
 )
 
 // Focus limits what [Picture] shows. Empty fields do not limit it.
@@ -109,7 +110,8 @@ func (h *history) winner(loser *judge.Transaction) (winner *judge.Transaction) {
 				winner = w
 			}
 		case eventlog.ModeConditional:
-			if loser.Insert == nil { // the stock refused it, and not the index of the orders
+			// Not the index of the orders refused it. The event keeps only the text of the error.
+			if strings.Contains(loser.Ended.Error, voucher.ErrSoldOut.Error()) {
 				winner = w
 			}
 		}
