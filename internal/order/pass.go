@@ -25,7 +25,7 @@ func (s *Service) placeWithPass(ctx context.Context, v *voucher.Voucher, req Req
 		return s.placedWithPass(ctx, v, req, err)
 	}
 	o, err := s.place(ctx, v, req)
-	s.room.Done(ctx, v, req.Pass, request, err == nil && !o.Repeated)
+	s.room.Done(ctx, v, req.Pass, request, err == nil)
 	return o, err
 }
 
