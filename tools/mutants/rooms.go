@@ -1,0 +1,32 @@
+package main
+
+// inRooms lists faults of the waiting rooms.
+func inRooms() []mutant {
+	const (
+		room    = "./internal/room"
+		service = "./internal/service"
+		ledger  = "internal/room/ledger/"
+	)
+	return []mutant{
+		{"a number is told twice after a failover", ledger + "ticket.lua", "local tickets = math.max(tonumber(has[2]), tonumber(ARGV[4]))", "local tickets = tonumber(has[2])", room},
+		{"a number is told that the database has not reserved", ledger + "ticket.lua", "if tickets >= reserved then", "if tickets >= reserved + 100000 then", room},
+		{"a user gets another ticket each time", ledger + "ticket.lua", "  if not passed then\n", "  if false then\n", room},
+		{"positions are told before the draw is certain", "internal/room/hall.go", "		if err == nil {\n			h.drawn(n)\n		}", "		h.drawn(max(n, seen.Drawn))", room},
+		{"who was called is called no more", ledger + "advance.lua", "local serving = math.max(tonumber(has.serving), tonumber(ARGV[6]))", "local serving = tonumber(has.serving)", room},
+		{"visitors are called while the sale is paused", ledger + "advance.lua", "if ARGV[2] == '1' and settled", "if settled", room},
+		{"visitors who left hold the room up", ledger + "advance.lua", "local pace = rate / share", "local pace = rate", room},
+		{"a jump of the clock is a burst", ledger + "claim.lua", "math.min(1000, now - tonumber(has[6]))) -- whatever the clock does", "now - tonumber(has[6])) * 1000", room},
+		{"passes are issued beyond the rate", ledger + "claim.lua", "elseif tokens < 1 then", "elseif tokens < -1000 then", room},
+		{"passes are issued beyond the stock", ledger + "claim.lua", ">= tonumber(ARGV[5]) then", ">= 10 * tonumber(ARGV[5]) then", room},
+		{"the stock of another state of Redis counts", ledger + "claim.lua", "if has[1] ~= ARGV[7] then", "if ARGV[7] == '' then", room},
+		{"a pass that lapsed holds its unit", ledger + "advance.lua", "      lapsed = lapsed + n\n", "", room},
+		{"a pass is used twice", ledger + "spend.lua", "  elseif mark ~= '' then\n    return {4, now}\n", "", room},
+		{"a pass is used after it has lapsed", ledger + "spend.lua", "  elseif now >= tonumber(untilMS) then\n", "  elseif false then\n", room},
+		{"a user whom Redis has forgotten gets a second pass", ledger + "claim.lua", "if not visit or mark == 'v' or seq ~= number then\n  if ARGV[8] == '' then", "if not visit or mark == 'v' or seq ~= number then\n  if false then", room},
+		{"a ticket is not signed for its voucher", "internal/room/ticket.go", "!hmac.Equal(all[size:], s.mac(all[:size]))", "len(all) != size+macSize", room},
+		{"a pass is good for every user", "internal/room/pass.go", "case p.User != userID:", "case p.User == 0:", room},
+		{"a ticket is good for every user", "internal/room/service.go", "	if !ok || t.User != q.User {", "	if !ok {", room},
+		{"an order needs no pass", "internal/order/service.go", "	if v.Policy.Room != nil {\n		return s.placeWithPass", "	if v.Policy.Room != nil && req.Pass != \"\" {\n		return s.placeWithPass", service},
+		{"a spent pass hides the order from its repetition", "internal/order/pass.go", "	return s.placedEarlier(ctx, v, req, refused)\n", "	return Order{}, refused\n", service},
+	}
+}
