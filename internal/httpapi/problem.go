@@ -113,6 +113,8 @@ func table() []*problem {
 		{http.StatusTooManyRequests, "rate_limited", "You are asking too often", is(errRateLimited), effectNone, retry | routine, nil},
 		{conflict, "room_not_open", "The waiting room is not open yet", is(room.ErrNotOpen), effectNone, showDetail | routine, nil},
 		{forbidden, "pass_required", "An order of this voucher needs a pass of its waiting room", is(order.ErrPassRequired), effectNone, showDetail | routine, nil},
+		{conflict, "address_full", "Enough tickets of the draw went to your address; there are more when the sale has begun", is(room.ErrAddress), effectNone, showDetail | routine, nil},
+		{forbidden, "work_required", "A ticket needs a proof of work", is(room.ErrWork), effectNone, showDetail | routine, nil},
 		{notFound, "room_not_found", "The voucher has no waiting room: an order needs no pass", is(room.ErrNoRoom), effectNone, routine, nil},
 		{forbidden, "ticket_refused", "This is no ticket of yours for this waiting room", is(room.ErrTicket), effectNone, routine, nil},
 		{notFound, "voucher_not_found", "There is no such voucher", is(voucher.ErrNotFound), effectFinal, 0, nil},
@@ -219,6 +221,9 @@ func (a *API) renderError(r *request, err error) reply {
 			quoted, _ := json.Marshal(detail) // a string always marshals
 			body = append(append(body, `,"detail":`...), quoted...)
 		}
+	}
+	if work, ok := errors.AsType[*room.WorkError](err); ok {
+		body = fmt.Appendf(body, `,"work_bits":%d,"commitment":%q`, work.Bits, work.Commitment)
 	}
 	if early, ok := errors.AsType[*room.NotOpenError](err); ok {
 		body = append(early.OpensAt.UTC().AppendFormat(append(body, `,"opens_at":"`...), time.RFC3339Nano), '"')

@@ -64,6 +64,8 @@ func domainErrors() map[string]answered {
 		"room.ErrNoRoom":              {room.ErrNoRoom, http.StatusNotFound, "room_not_found"},
 		"room.ErrNotOpen":             {room.ErrNotOpen, conflict, "room_not_open"},
 		"room.ErrTicket":              {room.ErrTicket, http.StatusForbidden, "ticket_refused"},
+		"room.ErrAddress":             {room.ErrAddress, conflict, "address_full"},
+		"room.ErrWork":                {room.ErrWork, http.StatusForbidden, "work_required"},
 		"room.ErrMissing":             {fmt.Errorf("%w: %w", order.ErrUnavailable, room.ErrMissing), unavailable, "unavailable"},
 		"order.ErrNotCancellable":     {order.ErrNotCancellable, conflict, "not_cancellable"},
 		"order.ErrNotPayable":         {order.ErrNotPayable, conflict, "not_payable"},

@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -11,8 +14,8 @@ import (
 
 // Rooms are the waiting rooms. [room.Service] implements it.
 type Rooms interface {
-	// Enter gives a user a ticket. shown is the one that the client has; "" for none.
-	Enter(ctx context.Context, voucherID, userID int64, shown string) (room.Answer, error)
+	// Enter gives a user a ticket.
+	Enter(ctx context.Context, e room.Entry) (room.Answer, error)
 	// Look returns the state of a room, from memory unless the ticket is called.
 	Look(ctx context.Context, q room.Query) (room.Answer, error)
 	// Await waits until Look may return another state, or the limit has passed. Its only error is the context's.
@@ -27,8 +30,11 @@ func (a *API) enterRoom(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	shown, err := r.headerOnce("Room-Ticket")
-	if err != nil {
+	entry := room.Entry{VoucherID: id, UserID: r.user, Address: addressOf(r.RemoteAddr)}
+	if entry.Shown, err = r.headerOnce("Room-Ticket"); err != nil {
+		return reply{}, err
+	}
+	if entry.Work, err = r.headerOnce("Room-Work"); err != nil {
 		return reply{}, err
 	}
 	if err := r.readNothing(); err != nil {
@@ -37,11 +43,26 @@ func (a *API) enterRoom(ctx context.Context, r *request) (reply, error) {
 	if a.deps.Rooms == nil {
 		return reply{}, room.ErrNoRoom
 	}
-	answer, err := a.deps.Rooms.Enter(ctx, id, r.user, shown)
+	answer, err := a.deps.Rooms.Enter(ctx, entry)
 	if err != nil {
 		return reply{}, err
 	}
 	return a.roomReply(r, http.StatusCreated, &answer), nil
+}
+
+// addressOf returns a number for the address of a client, the same at every instance; of IPv6 for its network of 64 bits,
+// since one client usually has all of that.
+func addressOf(remote string) uint64 {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return 0
+	}
+	addr := at.Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		addr = netip.PrefixFrom(addr, 64).Masked().Addr()
+	}
+	sum := sha256.Sum256(addr.AsSlice())
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // showRoom is GET /api/v1/vouchers/{id}/room. With a ticket it needs the ticket's user, and a visitor who is called gets
@@ -114,6 +135,9 @@ func (a *API) roomReply(r *request, status int, answer *room.Answer) reply {
 	b := roomWriter{append(r.scratch[:0], `{"state":"`...)}
 	b.body = append(append(b.body, answer.State...), '"')
 	b.text("ticket", answer.Ticket)
+	if answer.Number >= 0 {
+		b.number("number", answer.Number)
+	}
 	if answer.Position > 0 {
 		b.number("position", answer.Position)
 		b.number("ahead", answer.Ahead)

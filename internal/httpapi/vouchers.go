@@ -105,6 +105,8 @@ func decodePolicy(o *object, p *voucher.Policy) {
 			o.integer("rate", &p.Room.Rate)
 			o.integer("draw_s", &p.Room.DrawS)
 			o.integer("pass_s", &p.Room.PassS)
+			o.integer("per_address", &p.Room.PerAddress)
+			o.integer("work_bits", &p.Room.WorkBits)
 		})
 	}
 	o.array("faults", func(o *object) {

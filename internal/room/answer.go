@@ -35,6 +35,8 @@ type Answer struct {
 	State Phase
 	// Ticket is the text of the ticket that was given.
 	Ticket string
+	// Number is that of the ticket, from 0; -1 without one. From it and the seed the position can be computed.
+	Number int64
 	// Position is that of the ticket, from 1; 0 before the draw. Ahead is how many wait in front of it.
 	Position, Ahead int64
 	// Serving is up to which position visitors are called; Waiting is how many tickets are behind that.
@@ -66,10 +68,13 @@ func (h *hall) answer(v *voucher.Voucher, t *Ticket) Answer {
 	seen, now := h.view(), h.clock()
 	tickets := max(seen.Tickets, h.known.tickets.Load())
 	a := Answer{
-		Serving: seen.Serving, Waiting: max(0, tickets-seen.Serving), UnitsLeft: -1, Estimate: -1, Drawn: NotDrawn, Commitment: h.commitment,
+		Serving: seen.Serving, Waiting: max(0, tickets-seen.Serving), UnitsLeft: -1, Estimate: -1, Drawn: NotDrawn, Number: -1, Commitment: h.commitment,
 	}
 	if seen.read {
 		a.UnitsLeft = max(0, seen.stock.Left)
+	}
+	if t != nil {
+		a.Number = t.Number
 	}
 	positions := h.positions.Load()
 	if positions != nil {

@@ -21,7 +21,7 @@ func TestRedisIsEmptied(t *testing.T) {
 		w.redis.RestartEmpty()
 		until(time.Second)
 		for user, ticket := range tickets { // shown again, it is the same one
-			a, err := w.at(user).Enter(t.Context(), voucherID, user, ticket)
+			a, err := w.at(user).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: user, Shown: ticket})
 			fail.NowIf(t, err)
 			fail.Unequal(t, a.Ticket, ticket, "user %d", user)
 		}
@@ -239,7 +239,7 @@ func TestOperatorChangesTheRoom(t *testing.T) {
 		until(time.Second)
 		_, err := w.at(1).Look(t.Context(), room.Query{VoucherID: voucherID})
 		fail.Unless(t, err, room.ErrNoRoom)
-		_, err = w.at(1).Enter(t.Context(), voucherID, 1, "")
+		_, err = w.at(1).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 1})
 		fail.Unless(t, err, room.ErrNoRoom)
 	})
 }

@@ -16,6 +16,10 @@ var (
 	ErrNotOpen = errors.New("room: not open yet")
 	// ErrTicket says that a ticket is not one of the room, or belongs to another user.
 	ErrTicket = errors.New("room: not a ticket of this room and user")
+	// ErrAddress says that an address has as many tickets in the draw as it may. After the opening it gets more.
+	ErrAddress = errors.New("room: the address has enough tickets in the draw")
+	// ErrWork says that a ticket needs a proof of work.
+	ErrWork = errors.New("room: a proof of work is required")
 	// ErrMissing says that Redis has no state of a room.
 	ErrMissing = errors.New("room: Redis has no state of it")
 )
@@ -87,12 +91,17 @@ type TicketCall struct {
 	Reserved, Tickets int64
 	// Keep is for how long Redis keeps what it has.
 	Keep time.Duration
+	// Address is where the user is, and PerAddress how many tickets it may have in the draw; 0 for no limit.
+	Address    uint64
+	PerAddress int64
 }
 
 // TicketReply is the answer to a [TicketCall].
 type TicketReply struct {
 	// Full says that more numbers are to be reserved first.
 	Full bool
+	// AddressFull says that the address has enough tickets.
+	AddressFull bool
 	// Number is that of the user's ticket, from 0. Tickets is how many were told.
 	Number, Tickets int64
 }

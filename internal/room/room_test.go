@@ -25,7 +25,7 @@ func TestOneTicketAUser(t *testing.T) {
 		var asking sync.WaitGroup
 		for i := range 50 {
 			asking.Go(func() {
-				a, err := w.instances[i%2].Enter(t.Context(), voucherID, 1, "")
+				a, err := w.instances[i%2].Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 1})
 				fail.If(t, err)
 				fail.Unequal(t, a.Ticket, mine.Ticket)
 			})
@@ -44,7 +44,7 @@ func TestOneTicketAUser(t *testing.T) {
 			q.VoucherID = voucherID
 			_, err := w.at(1).Look(t.Context(), q)
 			fail.Unless(t, err, room.ErrTicket, what)
-			_, err = w.at(1).Enter(t.Context(), voucherID, q.User, q.Ticket)
+			_, err = w.at(1).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: q.User, Shown: q.Ticket})
 			fail.Unless(t, err, room.ErrTicket, what)
 		}
 	})
@@ -53,7 +53,7 @@ func TestOneTicketAUser(t *testing.T) {
 // The room opens when it should, and says so before.
 func TestOpens(t *testing.T) {
 	play(t, 10, voucher.Room{Rate: 10, DrawS: 30, PassS: 60}, 1, func(t *testing.T, w *world) {
-		_, err := w.at(1).Enter(t.Context(), voucherID, 1, "")
+		_, err := w.at(1).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 1})
 		early, ok := errors.AsType[*room.NotOpenError](err)
 		if !ok || !early.OpensAt.Equal(w.v.BeginAt.Add(-30*time.Second)) {
 			t.Errorf("before it is open: %v", err)
@@ -66,7 +66,7 @@ func TestOpens(t *testing.T) {
 			t.Errorf("before the draw: %+v", a)
 		}
 		until(time.Until(w.v.EndAt))
-		_, err = w.at(1).Enter(t.Context(), voucherID, 2, "")
+		_, err = w.at(1).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 2})
 		fail.Unless(t, err, voucher.ErrEnded)
 		fail.Unequal(t, w.look(1, a.Ticket).State, room.Ended)
 	})

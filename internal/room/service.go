@@ -131,24 +131,37 @@ func (e *NotOpenError) Error() string {
 // Unwrap makes it an [ErrNotOpen].
 func (e *NotOpenError) Unwrap() error { return ErrNotOpen }
 
+// Entry asks for a ticket.
+type Entry struct {
+	VoucherID, UserID int64
+	// Shown is the ticket that the client has; "" for none. It counts if Redis has forgotten it.
+	Shown string
+	// Address is where the client is.
+	Address uint64
+	// Work is the proof of work, see [Worked].
+	Work string
+}
+
 // attempts bounds how often a call is made again because the state in Redis had to be restored, or numbers to be reserved.
 const attempts = 10
 
 // Enter gives a user a ticket: the one that the user has, or a new one. A user whose pass has lapsed or is spent gets a new
-// one. shown is the ticket that the client has, if any: it counts if Redis has forgotten it. Its errors are [ErrNoRoom], [ErrNotOpen], [ErrTicket],
-// [voucher.ErrNotFound], [voucher.ErrEnded] and [order.ErrUnavailable].
-func (s *Service) Enter(ctx context.Context, voucherID, userID int64, shown string) (Answer, error) {
-	v, h, err := s.voucherAndHall(ctx, voucherID)
+// one. Its errors are [ErrNoRoom], [ErrNotOpen], [ErrTicket], [ErrAddress], [ErrWork], [voucher.ErrNotFound], [voucher.ErrEnded] and
+// [order.ErrUnavailable].
+func (s *Service) Enter(ctx context.Context, e Entry) (Answer, error) {
+	v, h, err := s.voucherAndHall(ctx, e.VoucherID)
 	if err != nil {
 		return Answer{}, err
 	}
-	call := TicketCall{VoucherID: voucherID, UserID: userID, Shown: -1, Keep: h.keep(v)}
-	if shown != "" {
-		t, ok := h.sign.readTicket(shown)
-		if !ok || t.User != userID {
+	call := TicketCall{VoucherID: v.ID, UserID: e.UserID, Shown: -1, Keep: h.keep(v), Address: e.Address, PerAddress: v.Policy.Room.PerAddress}
+	if e.Shown != "" {
+		t, ok := h.sign.readTicket(e.Shown)
+		if !ok || t.User != e.UserID {
 			return Answer{}, ErrTicket
 		}
 		call.Shown = t.Number
+	} else if bits := v.Policy.Room.WorkBits; !Worked(h.commitment, e.UserID, e.Work, bits) {
+		return Answer{}, &WorkError{Bits: bits, Commitment: h.commitment}
 	}
 	switch now := h.clock(); {
 	case now < v.OpensAt().UnixMilli():
@@ -164,11 +177,13 @@ func (s *Service) Enter(ctx context.Context, voucherID, userID int64, shown stri
 		switch {
 		case errors.Is(err, ErrMissing):
 			err = h.restore(ctx, v)
+		case err == nil && reply.AddressFull:
+			err = fmt.Errorf("%w: it may have %d; come back when the sale has begun", ErrAddress, call.PerAddress)
 		case err == nil && reply.Full:
 			err = h.reserve(ctx, reply.Tickets)
 		case err == nil:
 			raise(&h.known.tickets, reply.Tickets)
-			t := Ticket{User: userID, Number: reply.Number}
+			t := Ticket{User: e.UserID, Number: reply.Number}
 			a := h.answer(v, &t)
 			a.Ticket = h.sign.ticket(t)
 			return a, nil

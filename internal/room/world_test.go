@@ -172,7 +172,9 @@ func (w *world) at(user int64) *room.Service { return w.instances[user%int64(len
 // enter gives a user a ticket.
 func (w *world) enter(user int64) room.Answer {
 	w.t.Helper()
-	return w.again(func() (room.Answer, error) { return w.at(user).Enter(w.t.Context(), voucherID, user, "") })
+	return w.again(func() (room.Answer, error) {
+		return w.at(user).Enter(w.t.Context(), room.Entry{VoucherID: voucherID, UserID: user})
+	})
 }
 
 func (w *world) look(user int64, ticket string) room.Answer {

@@ -33,6 +33,12 @@ func Command(args, environ []string) int {
 	case asksVersion(args):
 		fmt.Println(buildinfo.Read().Line("api"))
 		return 0
+	case len(args) > 0 && args[0] == "draw":
+		if err := draw(args[1:], os.Stdout); err != nil {
+			complain(err)
+			return 2
+		}
+		return 0
 	case len(args) > 0 && args[0] == "healthcheck":
 		do, args = healthcheck, args[1:]
 	case len(args) > 0 && args[0] == "reconcile":

@@ -142,6 +142,8 @@ usage: api [flags]               serve until interrupted
                                  far as Redis still has it
        api adopt [flags]         make the database and Redis that are configured a pair, after a restore or a move that
                                  the service refuses: it waits until no instance uses one of them
+       api draw SEED DRAWN NUMBER
+                                 print the position of a ticket in the draw of a waiting room, from what the room has told
        api payment-sandbox [-listen host:port] [-webhook-url URL] [-public-url URL] [-file FILE]
                            [-behaviour JSON] [flags]
                                  serve a payment provider that moves no money, for SECKILL_PAYMENT_URL; needs

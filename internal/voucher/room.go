@@ -11,6 +11,10 @@ type Room struct {
 	DrawS int64 `json:"draw_s"`
 	// PassS is how long a pass is valid, in seconds.
 	PassS int64 `json:"pass_s"`
+	// PerAddress is how many tickets one address may have in the draw; 0: as many as it has users.
+	PerAddress int64 `json:"per_address,omitempty"`
+	// WorkBits is how many zero bits the proof of work of a ticket begins with; 0: none is asked for.
+	WorkBits int64 `json:"work_bits,omitempty"`
 }
 
 // Bounds of a room's fields.
@@ -19,6 +23,10 @@ const (
 	MaxDrawS    = 86_400
 	MinPassS    = 5
 	MaxPassS    = 3_600
+
+	MaxPerAddress = 1_000_000
+	// MaxWorkBits is about ten seconds of a phone, see docs/waiting-room.md.
+	MaxWorkBits = 24
 )
 
 // OpensAt is when a voucher's room gives tickets for the first time.
@@ -34,6 +42,10 @@ func (r *Room) validate() error {
 		return invalid("policy.room.rate", " is %d; 1 to %d", r.Rate, MaxRoomRate)
 	case r.DrawS < 0 || r.DrawS > MaxDrawS:
 		return invalid("policy.room.draw_s", " is %d; 0 to %d", r.DrawS, MaxDrawS)
+	case r.PerAddress < 0 || r.PerAddress > MaxPerAddress:
+		return invalid("policy.room.per_address", " is %d; 0 to %d", r.PerAddress, MaxPerAddress)
+	case r.WorkBits < 0 || r.WorkBits > MaxWorkBits:
+		return invalid("policy.room.work_bits", " is %d; 0 to %d", r.WorkBits, MaxWorkBits)
 	case r.PassS < MinPassS || r.PassS > MaxPassS:
 		return invalid("policy.room.pass_s", " is %d; %d to %d", r.PassS, MinPassS, MaxPassS)
 	}

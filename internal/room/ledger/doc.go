@@ -5,6 +5,7 @@
 //	key                type  holds
 //	room:{voucher}     hash  the room, see below
 //	room:{voucher}:N   hash  user -> visit, for the users of one of [DefaultParts] parts
+//	room:{voucher}:at:N  hash  address -> its tickets in the draw, where the policy limits them
 //
 // The parts are so many that each stays small: Redis then keeps it in a compact form, and a visitor costs about as many bytes
 // as a ticket has letters. A visit is four values, separated by commas:

@@ -82,7 +82,8 @@ func (l *Ledger) Ticket(ctx context.Context, c room.TicketCall) (room.TicketRepl
 	if c.Shown >= 0 {
 		shown = strconv.FormatInt(c.Shown, 10)
 	}
-	reply, err := l.run(ctx, l.ticket, 4, l.keys(c.VoucherID, c.UserID), c.UserID, shown, c.Reserved, c.Tickets, seconds(c.Keep))
+	keys := append(l.keys(c.VoucherID, c.UserID), Key(l.prefix, c.VoucherID)+":at:"+strconv.FormatUint(c.Address%l.parts, 10))
+	reply, err := l.run(ctx, l.ticket, 4, keys, c.UserID, shown, c.Reserved, c.Tickets, seconds(c.Keep), c.Address, c.PerAddress)
 	if err != nil {
 		return room.TicketReply{}, err
 	}
@@ -90,7 +91,7 @@ func (l *Ledger) Ticket(ctx context.Context, c room.TicketCall) (room.TicketRepl
 	if err != nil {
 		return room.TicketReply{}, err
 	}
-	return room.TicketReply{Full: n[0] == 2, Number: n[2], Tickets: n[3]}, nil
+	return room.TicketReply{Full: n[0] == 2, AddressFull: n[0] == 3, Number: n[2], Tickets: n[3]}, nil
 }
 
 // Advance implements [room.Redis].
