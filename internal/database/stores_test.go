@@ -119,9 +119,9 @@ func TestOrdersAreListedAndCounted(t *testing.T) {
 		if want := []order.Order{newOrder(5, 2, 42), newOrder(2, 1, 42)}; !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		got, err = d.Orders().OrdersOfVoucher(t.Context(), 1, 4, 2)
+		got, err = d.Orders().OrdersOfVoucher(t.Context(), 1, 7, 2)
 		wantErr(t, err)
-		if want := []order.Order{pending, newOrder(2, 1, 42)}; !reflect.DeepEqual(got, want) {
+		if want := []order.Order{rejected, pending}; !reflect.DeepEqual(got, want) {
 			t.Errorf("of the voucher: got %+v, want %+v", got, want)
 		}
 		one, err := d.Orders().Order(t.Context(), 3)

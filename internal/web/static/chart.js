@@ -65,7 +65,7 @@ export function draw(into, seen) {
     svg('line', { x1: left, x2: width - right, y1: y(n), y2: y(n), class: 'grid' }),
     label([left - 6, y(n) + 4], number(n), { 'text-anchor': 'end' }),
   ]);
-  for (const ago of [60, 45, 30, 15, 0]) {
+  for (const ago of width < 420 ? [60, 30, 0] : [60, 45, 30, 15, 0]) {
     const at = [x(now - 1000 * ago), height - 8];
     parts.push(label(at, ago ? t('chart.ago', { n: number(ago) }) : t('chart.now'), { 'text-anchor': ago === 60 ? 'start' : ago ? 'middle' : 'end' }));
   }
