@@ -39,11 +39,13 @@ run: ## Start the service with everything embedded, on loopback
 
 .PHONY: lab
 lab: ## Run the laboratory: make lab ARGS="tokens --users 10"
+	@echo "compiling the laboratory, if it has changed; the first time this takes a minute or two" >&2
 	go run ./cmd/lab $(ARGS)
 
+# With the flags of go run, which then compiles nothing again.
 .PHONY: build
 build: ## Build bin/api and bin/lab
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
+	go build -o bin/ ./cmd/...
 
 .PHONY: image
 image: ## Build the container image seckill:0.1.0, labelled with what git says

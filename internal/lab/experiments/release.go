@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -123,9 +124,14 @@ func granted(user int64) func(eventlog.Event) bool {
 }
 
 // lateHolderAndQueue lets a buyer come first whom the faults make late, and five behind it
-// whom they do not.
+// whom they do not. Without the servers through which API processes sell, a lock client does: it is the first experiment that
+// is seen, and needs no service to be built.
 func lateHolderAndQueue(t *lab.Trial, setup lab.Setup) {
 	queue := cmp.Or(setup.Buyers, 1+chainQueue) - 1
+	if !t.RealServers() {
+		lateClient(t, setup, queue)
+		return
+	}
 	policy := setup.Policy
 	makeFirstLate(&policy, t.Seed(), queue)
 	sale := t.Sale(policy, int64(2*queue), t.API(setup.Instances))
@@ -136,6 +142,35 @@ func lateHolderAndQueue(t *lab.Trial, setup lab.Setup) {
 	t.Load(first())
 	t.Load(rest())
 	judged := t.Judge(sale.Evidence())
+	t.Measure(i18n.F("links of the chain"), float64(judged.Anomalies[finding.WrongReleases]), i18n.F("wrong releases"))
+}
+
+// lateClient is the same in one lock client.
+func lateClient(t *lab.Trial, setup lab.Setup, queue int) {
+	t.Require(testbed.ServersOf(setup.Policy.Lock)...)
+	work, late := time.Duration(0), time.Duration(0)
+	for _, f := range setup.Policy.Faults {
+		if pause := time.Duration(f.PauseMS) * time.Millisecond; f.Probability != 0 {
+			late = pause
+		} else {
+			work = pause
+		}
+	}
+	s := newSellers(t, setup, int64(2*queue))
+	process := s.start("process-1")
+	if lock.StoreOf(setup.Policy.Lock) != lock.InProcess {
+		s.observe()
+	}
+	bought := []func(){t.Go(func() { s.buy(process, firstBuyer, 1, work+late) })}
+	s.await("the late buyer has the lock", acquiredBy(firstBuyer))
+	for n := range queue {
+		user := int64(n + 2)
+		bought = append(bought, t.Go(func() { s.buy(process, fmt.Sprintf("buyer %d", user), user, work) }))
+	}
+	for _, wait := range bought {
+		wait()
+	}
+	judged := t.Judge(s.fullEvidence())
 	t.Measure(i18n.F("links of the chain"), float64(judged.Anomalies[finding.WrongReleases]), i18n.F("wrong releases"))
 }
 
