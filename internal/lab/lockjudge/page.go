@@ -43,6 +43,7 @@ func (d Document) Page(w io.Writer) error {
 type page struct {
 	Document
 	CSS     template.CSS
+	Script  template.JS
 	Seconds int64
 	Tried   int
 	Broken  []shownBehaviour // hides the number
@@ -75,6 +76,7 @@ type picture struct {
 	Title, Summary string
 	Also           []titled
 	SVG            template.HTML
+	Steps          report.Player
 }
 
 type titled struct{ Title, Summary string }
@@ -85,7 +87,7 @@ type counted struct {
 }
 
 func newPage(d Document) (page, error) {
-	p := page{Document: d, CSS: report.PictureCSS() + report.PageCSS() + pageCSS, Seconds: d.DurationMS / 1000}
+	p := page{Document: d, CSS: report.PictureCSS() + report.PageCSS() + pageCSS, Script: report.PlayerScript(), Seconds: d.DurationMS / 1000}
 	for _, b := range d.Behaviours {
 		switch {
 		case b.Untried != "":
@@ -133,7 +135,7 @@ func showSale(r finding.Result) (shownSale, error) {
 		if err != nil {
 			return shown, err
 		}
-		p := picture{Title: title[w.Kind], Summary: w.Summary.In(i18n.English), SVG: svg}
+		p := picture{Title: title[w.Kind], Summary: w.Summary.In(i18n.English), SVG: svg, Steps: report.NewPlayer(w, i18n.English)}
 		for _, also := range w.Also {
 			p.Also = append(p.Also, titled{title[also.Kind], also.Summary.In(i18n.English)})
 		}

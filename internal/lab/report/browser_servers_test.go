@@ -78,6 +78,10 @@ func TestReportIsPlayed(t *testing.T) {
 			t.Errorf("%s: %v, %v", c.what, got, err)
 		}
 	}
+	found, err := browser.Inaccessible(ctx)
+	if err != nil || len(found) > 0 {
+		t.Errorf("%q, %v", found, err)
+	}
 }
 
 // look returns what testdata/inspect.js tells of the page in a window of that size.

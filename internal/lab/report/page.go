@@ -140,7 +140,7 @@ func newPage(r Report) page {
 		r.Kinds[i] = info.In(r.Language)
 	}
 	p := page{
-		Report: r, CSS: PictureCSS() + PageCSS(), Script: template.JS(playerJS + playAll), Counts: map[string]int{}, Total: len(r.Entries),
+		Report: r, CSS: PictureCSS() + PageCSS(), Script: PlayerScript(), Counts: map[string]int{}, Total: len(r.Entries),
 		Go: runtime.Version(),
 	}
 	for _, e := range r.Entries {

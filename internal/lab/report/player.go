@@ -2,6 +2,7 @@ package report
 
 import (
 	_ "embed"
+	"html/template"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
@@ -13,6 +14,9 @@ var playerJS string
 
 // PlayerJS is the module that plays a picture. It imports nothing: the page of the laboratory and a report have it.
 func PlayerJS() string { return playerJS }
+
+// PlayerScript plays the pictures of a page that has their steps, each behind its picture: it is the page's module.
+func PlayerScript() template.JS { return template.JS(playerJS + playAll) }
 
 // playAll makes players of the pictures of a report. Everything is told there already: a player stands at the end, and asks nothing.
 const playAll = `
