@@ -186,6 +186,8 @@ func (c *checking) check(ctx context.Context, l course.Lesson, number, n int) er
 	}
 	o, err := c.checker.Check(ctx, task, answer)
 	switch {
+	case errors.Is(err, finding.ErrNoPrediction):
+		return usageError{reason: i18n.F("%q is no prediction; %s.", answer, finding.Choices()).In(c.lang)}
 	case errors.Is(err, course.ErrAnswer):
 		return usageError{reason: err.Error()}
 	case err != nil:

@@ -64,7 +64,7 @@ func inDatabase() []mutant {
 			"AND admission_generation <= ?`", "AND admission_generation <= ? + 1000`", database},
 		{"a duplicate key is taken for an outage", "internal/database/failure.go", "	1062: duplicate, // ER_DUP_ENTRY\n", "", database},
 		{"a paid order expires", "internal/database/lifecycle.go",
-			`WHERE id IN (" + marks + ") AND status = ?"`, `WHERE id IN (" + marks + ") AND status <> '' AND ? <> ''"`, database},
+			`WHERE id IN (" + marks + ") AND voucher_id = ? AND status = ?"`, `WHERE id IN (" + marks + ") AND voucher_id = ? AND status <> '' AND ? <> ''"`, database},
 		{"a collision is repeated without bound", "internal/database/retry.go",
 			"if !collided || n == d.maxAttempts() || tooLate {", "if !collided || n == 1<<20 || tooLate && n < 0 {", database},
 		{"a migration that is alive is taken for dead", "internal/database/migrate_galera.go",

@@ -9,6 +9,8 @@ func inLaboratory() []mutant {
 	return []mutant{
 		{"a release of another's lock is not seen", "internal/lab/judge/exclusion.go",
 			"c.Releasing.At >= v.At || !c.ownAt(v.At)", "c.Releasing.At >= v.At && !c.ownAt(v.At)", judge},
+		{"a schedule beyond its budget does a task", "internal/lab/course/check.go", "if n > t.Budget[i] {", "if n > t.Budget[i]+1 {", "./internal/lab/course"},
+		{"a run with another lock does a task", "internal/lab/course/progress.go", "!slices.Contains(t.Allowed, c.Name)", "slices.Contains(t.Allowed, \"none\")", "./internal/lab/course"},
 		{"what a lock leaves out decides against it", "internal/lab/lockjudge/judge.go", "j.Grade < Comfort && !j.LeftOut", "j.Grade < Comfort", "./internal/lab/lockjudge"},
 		{"two holders at a time are not seen", "internal/lab/judge/exclusion.go", "before.End > g.At {", "before.End > g.End {", judge},
 		{"a key that stays for ever is not seen", "internal/lab/judge/store.go", "k.Expires != Never &&", "k.Expires == Never &&", judge},
