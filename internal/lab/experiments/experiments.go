@@ -38,7 +38,7 @@ func All() (lab.Set, error) {
 func comparisons() []comparison {
 	return slices.Concat(
 		sales(), names(), releases(), refusals(), deaths(), leases(), reentry(), panics(), transactions(), networks(),
-		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(), ids(), lifecycles(), stocks(),
+		connections(), pauses(), failovers(), quorums(), redlocks(), herds(), fairness(), ids(), lifecycles(), stocks(), rooms(),
 	)
 }
 

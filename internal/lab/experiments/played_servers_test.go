@@ -58,6 +58,8 @@ cancel-state-not-asked            buyers=1
 event-handled-twice               buyers=1
 late-money-stock-not-asked        buyers=1
 compensation-before-commit        stock=1
+room-first-come                   buyers=600
+room-pass-for-anyone
 version-rush
 count-then-insert
 count-for-each-line

@@ -66,6 +66,8 @@ const (
 	Inversions      Kind = "inversions"
 	Starved         Kind = "starved"
 	NeedlessWaits   Kind = "needless_waits"
+	Unfair          Kind = "unfair"
+	OutOfTurn       Kind = "out_of_turn"
 )
 
 // Info describes a kind of anomaly.
@@ -112,6 +114,8 @@ func Kinds() []Info {
 		{Inversions, "inversions", "pairs of waiters served in the wrong order"},
 		{Starved, "starved", "waiters that were not served while later ones were"},
 		{NeedlessWaits, "needless waits", "readers that had to wait for another reader"},
+		{Unfair, "unfair", "of the first places, those that one visitor took beyond what chance gives to as many users"},
+		{OutOfTurn, "out of turn", "visitors let in whose turn it was not: beyond the rate, or with another's pass"},
 	}
 }
 

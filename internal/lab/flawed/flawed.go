@@ -7,7 +7,8 @@
 // transaction. Those are only names here; the scenarios know what they mean.
 //
 // The mistakes in the lifecycle of an order are in no document: [Orders] is the programs that make them. Those in taking
-// stock were reported for real shops: [Orders.Left] and [Gate].
+// stock were reported for real shops: [Orders.Left] and [Gate]. Those in a waiting room are [Queue], [Window] and
+// [BearerPasses].
 //
 // Nothing but the laboratory imports this package.
 package flawed
@@ -105,6 +106,16 @@ const (
 	PausedInRedis Name = "paused-in-redis"
 )
 
+// Mistakes in a waiting room in front of a sale.
+const (
+	// FirstCome gives the places in the order in which visitors ask at the opening, and keeps them in Redis only.
+	FirstCome Name = "first-come"
+	// OwnWindow admits so many in each second, counted in Redis for all processes, by the clock of each process.
+	OwnWindow Name = "own-window"
+	// BearerPass is a signed pass that does not say for whom it is.
+	BearerPass Name = "bearer-pass"
+)
+
 // Names lists all.
 func Names() []Name {
 	return []Name{
@@ -112,6 +123,7 @@ func Names() []Name {
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
 		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll, OwnClock, StockWritten, PausedInRedis,
+		FirstCome, OwnWindow, BearerPass,
 	}
 }
 

@@ -24,7 +24,7 @@ func nouns() []string {
 		"again", // of an actor that comes a second time
 		"another buyer", "another user", "buyer %s", "user %s", "reader %s", "readers", "writer", "faults",
 		"first buyers", "second buyers", "next buyer", "cancelling process", "expiring process", "webhook handler",
-		"provider", "worker", "the others", "line %s", "group %s", "administrator", "node %s", "redis nodes", "request %s",
+		"provider", "worker", "the others", "bot", "people", "friends", "line %s", "group %s", "administrator", "node %s", "redis nodes", "request %s",
 		"outer call", "inner call", "next order", "order %s", "holder", "next holder", "waiter %s", "the key in redis", "user 42, voucher %s", "the replica that acknowledges", "its replica", "primary", "replica",
 		", ", // of a list
 		"clauses|, ",
