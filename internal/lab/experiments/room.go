@@ -130,7 +130,7 @@ func (r *waitingRoom) open() {
 
 // enter gives a user a ticket.
 func (r *waitingRoom) enter(at int, user int64) (ticket string) {
-	a, err := r.instances[at%len(r.instances)].Enter(r.Context(), r.sale.Voucher, user, "")
+	a, err := r.instances[at%len(r.instances)].Enter(r.Context(), room.Entry{VoucherID: r.sale.Voucher, UserID: user})
 	r.must(err)
 	return a.Ticket
 }
