@@ -244,7 +244,9 @@ func (l *Lifecycle) MarkRefunded(ctx context.Context, paymentID string) error {
 	case err != nil:
 		return err
 	case outcome == order.LateUndecided:
-		return l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueueLocked(o.ID, o.VoucherID, refundedLate(paymentID, o.VoucherID)) })
+		return l.db.transact(ctx, func(_ context.Context, t *tx) error {
+			return t.enqueueLocked(o.ID, o.VoucherID, refundedLate(paymentID, o.VoucherID))
+		})
 	}
 	marked := false
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
