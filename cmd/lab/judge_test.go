@@ -4,6 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"seckill/internal/lab/lockjudge"
+	"seckill/internal/lock/locktest"
 )
 
 func TestNewLock(t *testing.T) {
@@ -34,6 +37,24 @@ func TestJudgeUsage(t *testing.T) {
 	for _, args := range [][]string{{}, {"--"}, {"--fast"}, {"one", "two"}, {"one", "--", "two"}, {"--json"}, {"--report", "judge_test.go", "one"}} {
 		if code, _, stderr := call(t, append([]string{"judge"}, args...)...); code != exitUsage {
 			t.Errorf("judge %q: exit %d, %s", args, code, stderr)
+		}
+	}
+}
+
+// A judgement is compared with the last one of the same lock, and of no other.
+func TestJudgementIsRemembered(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	judged := func(folder, broken string) []string {
+		j := judgedLock{Judgement: lockjudge.Judgement{Results: []lockjudge.Judged{{Behaviour: locktest.ReleasesAtomically, Broken: broken}}}}
+		j.remember(judgeRequest{folder: folder})
+		return j.Since
+	}
+	for _, step := range []struct{ folder, broken, since string }{
+		{"mine", "seen", ""}, {"mine", "", "releases-atomically holds now"}, {"mine", "", "nothing has changed"}, {"yours", "seen", ""},
+		{"mine", "seen", "releases-atomically breaks now"},
+	} {
+		if got := strings.Join(judged(step.folder, step.broken), ", "); got != step.since {
+			t.Errorf("%+v: since the last time %q", step, got)
 		}
 	}
 }

@@ -23,6 +23,7 @@
 //	server       the laboratory as a page
 //	catalogue    docs/failure-catalogue.md
 //	lockjudge    which behaviours of a lock break, that it has never seen
+//	course       lessons whose tasks are checked by all of these
 //
 // The walk from lab run ID to the picture: cmd/lab/run.go opens an environment of the testbed and calls [Lab.Run], which
 // has the environment set up a rig and calls the experiment's scenario with a [Trial] on it. The scenario sells or locks
