@@ -158,6 +158,11 @@ bin/golangci-lint: tools/golangci-lint/go.mod tools/golangci-lint/go.sum
 	go build -C tools/golangci-lint -o "$(CURDIR)/$@" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
+# Vitess in one process, for tests and for a look at it; see docs/scale.md. Its first build takes two minutes.
+bin/vtcombo: tools/vtcombo/go.mod tools/vtcombo/go.sum
+	go build -C tools/vtcombo -o "$(CURDIR)/$@" vitess.io/vitess/go/cmd/vtcombo
+	@touch $@
+
 .PHONY: tidy-check
 tidy-check: ## Check that go.mod and go.sum are tidy
 	@set -e; for module in $(MODULES); do (set -x; cd "$$module" && go mod tidy -diff); done

@@ -141,6 +141,11 @@ func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string, galera 
 	if err != nil {
 		return migrator{}, errors.Join(err, free(), conn.Close())
 	}
+	if galera.gate.Load() {
+		if err := awaitTracking(ctx, conn); err != nil {
+			return migrator{}, errors.Join(err, free(), conn.Close())
+		}
+	}
 	finish := func(context.Context, bool) error { return errors.Join(free(), driver.Close(), pool.Close()) }
 	if shared != nil {
 		return migrator{clusterMigrations{driver, shared}, finish}, nil

@@ -2,9 +2,11 @@ package database
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -29,6 +31,27 @@ func (c *cluster) sharded(ctx context.Context, version string) {
 		c.log.LogAttrs(ctx, slog.LevelInfo, "the database is Vitess: what belongs to a voucher is in one shard; reads of an order by its id alone ask all shards",
 			slog.String("version", version))
 	})
+}
+
+// trackedWithin is how long a gate may take to notice a new table.
+const trackedWithin = 30 * time.Second
+
+// awaitTracking waits until the gate knows the columns of the table of golang-migrate, which may be new: without them it does not
+// carry out the DELETE that begins each migration.
+func awaitTracking(ctx context.Context, conn *sql.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, trackedWithin)
+	defer cancel()
+	for {
+		_, err := conn.ExecContext(ctx, "DELETE FROM schema_migrations WHERE version < -1 LIMIT 1") // there is none
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(noConnectionPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // Unsuited returns the field of a policy with which the server cannot sell, and the reason. The field is empty if it can.

@@ -21,6 +21,8 @@ type Command struct {
 	Env  []string // added to the environment of the test, as NAME=value
 	Dir  string   // where it runs; "" is where the test runs
 	Root string   // run with chroot in this folder; Path and Dir are relative to it. Linux only, needs root
+	// Unprivileged has another user run it if the test is root, for a program that refuses root.
+	Unprivileged bool
 
 	// Stdin is its standard input; nil means none. Stdout receives all of its standard output before
 	// the process counts as ended; nil means [Process.Output], together with stderr.
@@ -84,6 +86,9 @@ func start(c Command) (*Process, error) {
 	p.cmd.Env = append(os.Environ(), c.Env...)
 	p.cmd.Dir = c.Dir
 	p.cmd.SysProcAttr = childAttributes(c.Root)
+	if c.Unprivileged {
+		asNobody(p.cmd.SysProcAttr)
+	}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	if c.Stdin != nil { // a nil *os.File in the interface would not be nil
 		p.cmd.Stdin = c.Stdin

@@ -20,7 +20,7 @@ func (e *MissingError) Error() string {
 
 // Installed returns nil if the server is installed, so that a test that needs it would run here, else an error, such as a
 // *[MissingError]. It starts no server. The names are "redis-server", "valkey-server" (9 or later), "mariadbd", "galera",
-// "mysqld" (MySQL's own), "zookeeper" and "libfaketime".
+// "mysqld" (MySQL's own), "vtcombo", "zookeeper" and "libfaketime".
 func Installed(server string) error {
 	var err error
 	switch server {
@@ -34,6 +34,8 @@ func Installed(server string) error {
 		_, err = galeraProvider()
 	case "mysqld":
 		_, err = mySQL{}.locate()
+	case "vtcombo":
+		_, err = vtcombo()
 	case "zookeeper":
 		_, _, err = locateZooKeeper()
 	case "libfaketime":

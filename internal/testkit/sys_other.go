@@ -24,6 +24,10 @@ func childAttributes(string) *syscall.SysProcAttr { return &syscall.SysProcAttr{
 
 func signalGroup(int, syscall.Signal) error { return errors.ErrUnsupported }
 
+const nobody = 0
+
+func asNobody(*syscall.SysProcAttr) {}
+
 func allStopped(int) bool { return true }
 
 // NotifyResumed returns a channel that is never sent to.

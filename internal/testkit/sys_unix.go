@@ -15,6 +15,16 @@ const (
 	sigCont = syscall.SIGCONT
 )
 
+// nobody is the user of a process that must not be root.
+const nobody = 65534
+
+// asNobody takes root's privileges from a child.
+func asNobody(a *syscall.SysProcAttr) {
+	if os.Geteuid() == 0 {
+		a.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+}
+
 // signalGroup sends a signal to every process of a group. A group that has ended is not an error.
 func signalGroup(pid int, sig syscall.Signal) error {
 	if err := syscall.Kill(-pid, sig); err != syscall.ESRCH {

@@ -33,37 +33,37 @@ import (
 // SECKILL_TEST_ROUNDS is the number of rounds (default 2), SECKILL_TEST_SEED determines the faults and their targets.
 func TestChaosLifecycle(t *testing.T) {
 	t.Parallel()
-	runLifecycleChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 2))
+	openLifecycleChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 2), oneMariaDB(t)).run()
 }
 
 // TestSoakChaosLifecycle is TestChaosLifecycle for some minutes.
 func TestSoakChaosLifecycle(t *testing.T) {
 	testkit.Soak(t)
-	runLifecycleChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 30))
+	openLifecycleChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 30), oneMariaDB(t)).run()
 }
 
-func runLifecycleChaos(t *testing.T, rounds int) {
-	t.Helper()
-	c := openLifecycleChaos(t, rounds)
-	for n := range rounds {
+func (c *lifecycleChaos) run() {
+	c.t.Helper()
+	for n := range c.planned {
 		c.round(n)
 		if n > 0 {
 			c.checkRound(n, c.rounds[n-1])
 		}
 		if (n+1)%10 == 0 {
-			t.Logf("%d rounds, %v", n+1, c.summary())
+			c.t.Logf("%d rounds, %v", n+1, c.summary())
 		}
 	}
-	c.checkRound(rounds, c.rounds[rounds-1])
-	t.Logf("%d rounds in %v; %d orders %v; %d payments of %d cents, %d of them refunded; by outcome %v, %d of paid_late under admission",
-		rounds, c.summary(), c.sum.orders, c.sum.states, c.sum.paid, c.sum.cents, c.sum.refunded, c.sum.outcomes, c.sum.late)
+	c.checkRound(c.planned, c.rounds[c.planned-1])
+	c.t.Logf("%d rounds in %v; %d orders %v; %d payments of %d cents, %d of them refunded; by outcome %v, %d of paid_late under admission",
+		c.planned, c.summary(), c.sum.orders, c.sum.states, c.sum.paid, c.sum.cents, c.sum.refunded, c.sum.outcomes, c.sum.late)
 	c.end()
 }
 
 // lifecycleChaos is a service with its provider, and the faults that are injected into both.
 type lifecycleChaos struct {
 	*bed
-	mariadb *testkit.SQLServer
+	planned int // rounds
+	db      lifecycleDatabase
 	where   harness.Stores
 	books   *sql.DB
 	redis   *testkit.RedisServer
@@ -77,18 +77,35 @@ type lifecycleChaos struct {
 	sum    lifecycleSum
 }
 
-func openLifecycleChaos(t *testing.T, rounds int) *lifecycleChaos {
+// lifecycleDatabase is the database of the orders.
+type lifecycleDatabase struct {
+	name   string
+	where  testkit.Database
+	target func(*rand.Rand) (hit target, back func()) // one of its servers
+	locked []string                                   // the policies of the locked flow, of which each round draws one
+	hands  func(*lifecycleChaos) [][]strike
+}
+
+func oneMariaDB(t *testing.T) lifecycleDatabase {
+	t.Helper()
+	server := testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1")
+	return lifecycleDatabase{
+		name: "MariaDB", where: server.Database(t), target: func(*rand.Rand) (target, func()) { return server, server.Restart },
+		locked: append(lifecycleLocked(), `{"lock":"none","stock":"units"}`), hands: (*lifecycleChaos).hands,
+	}
+}
+
+func openLifecycleChaos(t *testing.T, rounds int, db lifecycleDatabase) *lifecycleChaos {
 	t.Helper()
 	c := &lifecycleChaos{
-		bed: openBed(t, rounds), journal: filepath.Join(t.TempDir(), "provider"),
-		mariadb: testkit.NewMariaDB(t, "--innodb-flush-log-at-trx-commit=1"), redis: testkit.NewRedis(t, harness.Fsync("always")...),
+		bed: openBed(t, rounds), planned: rounds, db: db, journal: filepath.Join(t.TempDir(), "provider"), redis: testkit.NewRedis(t, harness.Fsync("always")...),
 		sum: lifecycleSum{states: map[string]int{}, outcomes: map[string]int{}},
 	}
 	// The two addresses lead nowhere until the processes behind them are there.
 	c.pages, c.events = testkit.NewProxy(t, "127.0.0.1:1"), testkit.NewProxy(t, "127.0.0.1:1")
 	c.providerURL, c.eventURL = "http://"+c.pages.Addr(), "http://"+c.events.Addr()+service.PaymentsPath
 	c.startProvider()
-	c.where = harness.Stores{DB: c.mariadb.Database(t), Redis: []string{c.redis.Addr()}}.With(
+	c.where = harness.Stores{DB: db.where, Redis: []string{c.redis.Addr()}}.With(
 		"SECKILL_PAYMENT_URL="+c.providerURL, "SECKILL_PAYMENT_API_KEY="+harness.PaymentKey, "SECKILL_PAYMENT_WEBHOOK_SECRET="+harness.WebhookSecret,
 		"SECKILL_CLAIM_IDLE=2s", "SECKILL_USER_LOOKUPS=100000")
 	for i := range c.apis {
@@ -155,16 +172,16 @@ const (
 	lifecyclePrice     = 8000
 )
 
-// lifecycleLocked are the policies of the locked flow, of which each round draws one.
-var lifecycleLocked = []string{
-	`{"lock_wait_ms":5000}`, `{"lock":"none","stock":"rows"}`, `{"lock":"none","stock":"units"}`, `{"lock":"none","stock":"grouped"}`,
+// lifecycleLocked are policies that every database has.
+func lifecycleLocked() []string {
+	return []string{`{"lock_wait_ms":5000}`, `{"lock":"none","stock":"rows"}`, `{"lock":"none","stock":"grouped"}`}
 }
 
 func (c *lifecycleChaos) round(n int) {
 	c.t.Helper()
 	harness.WaitReady(c.t, c.apis[:]...)
 	c.misbehave()
-	policy, buckets := lifecycleLocked[c.rng.IntN(len(lifecycleLocked))], 0
+	policy, buckets := c.db.locked[c.rng.IntN(len(c.db.locked))], 0
 	if n%2 == 1 {
 		buckets = 1 + 3*(n/2%2)
 		policy = fmt.Sprintf(`{"flow":"admission","buckets":%d}`, buckets)
@@ -187,7 +204,7 @@ func (c *lifecycleChaos) round(n int) {
 		})
 	}
 	for range strikes {
-		c.deal(600*time.Millisecond, c.hands)()
+		c.deal(600*time.Millisecond, func() [][]strike { return c.db.hands(c) })()
 	}
 	close(r.calm)
 	buyers.Wait()
@@ -203,14 +220,14 @@ func openPaidSale(t *testing.T, stock int, policy string, processes ...harness.P
 // hands are the strikes of four rounds. In the first two each target is killed, all but the provider under the locked flow.
 func (c *lifecycleChaos) hands() [][]strike {
 	kill := func(name string) strike { return func() { c.kill(name) } }
-	anyOf := func() string { return []string{"API", "API", "Redis", "MariaDB", "provider"}[c.rng.IntN(5)] }
+	anyOf := func() string { return []string{"API", "API", "Redis", c.db.name, "provider"}[c.rng.IntN(5)] }
 	stop := func() {
 		name := anyOf()
 		target, _ := c.target(name)
 		c.stop(name, target)
 	}
 	return [][]strike{
-		{kill("API"), kill("MariaDB"), kill("Redis")},
+		{kill("API"), kill(c.db.name), kill("Redis")},
 		{kill("provider"), kill("API"), stop},
 		{kill("API"), kill("provider"), kill(anyOf()), kill(anyOf()), kill(anyOf()), stop},
 	}
@@ -236,8 +253,8 @@ func (c *lifecycleChaos) target(name string) (hit target, back func()) {
 	switch name {
 	case "Redis":
 		return c.redis, c.redis.Restart
-	case "MariaDB":
-		return c.mariadb, c.mariadb.Restart
+	case c.db.name:
+		return c.db.target(c.rng)
 	case "provider":
 		return c.provider, c.startProvider
 	}
