@@ -130,7 +130,7 @@ func pageMissesItsTurn(b context.Context, t *testing.T) {
 	url := s.URLOfBanner(t)
 	const title, title2 = "Short", "Elsewhere"
 	sell(t, url, title, 5, past, future, `{"room":{"rate":1000,"draw_s":0,"pass_s":5}}`)
-	sell(t, url, title2, 5, time.Now().Add(15*time.Second), future, `{"room":{"rate":1000,"draw_s":3600,"pass_s":5}}`)
+	sell(t, url, title2, 5, time.Now().Add(15*time.Second), future, `{"room":{"rate":1000,"draw_s":3600,"pass_s":5,"work_bits":12}}`)
 	v := visit(b, t, url+"/", "en")
 	v.untilThere(title)
 	button := card(title, ".buy")

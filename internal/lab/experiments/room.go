@@ -107,7 +107,9 @@ func (r *waitingRoom) Voucher(context.Context, int64) (*voucher.Voucher, error) 
 }
 
 // Left implements [room.Sales].
-func (r *waitingRoom) Left(context.Context, *voucher.Voucher) (int64, error) { return int64(r.left()), nil }
+func (r *waitingRoom) Left(context.Context, *voucher.Voucher) (int64, error) {
+	return int64(r.left()), nil
+}
 
 // Ordered implements [room.Sales].
 func (r *waitingRoom) Ordered(_ context.Context, _ *voucher.Voucher, user int64) (bool, error) {

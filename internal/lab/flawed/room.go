@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -29,7 +30,7 @@ func (q Queue) Place(ctx context.Context, user int64) (int64, error) {
 	field := strconv.FormatInt(user, 10)
 	if place, err := q.client.HGet(ctx, q.users, field).Int64(); err == nil {
 		return place, nil
-	} else if err != redis.Nil {
+	} else if !errors.Is(err, redis.Nil) {
 		return 0, wrapped(err)
 	}
 	place, err := q.client.Incr(ctx, q.count).Result()

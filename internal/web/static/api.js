@@ -13,6 +13,8 @@ export class Refusal extends Error {
     this.most = problem.most ?? 0; // units that can be taken away
     this.reason = problem.reason ?? ''; // of a code, with its values: the laboratory has them
     this.values = problem.values ?? {};
+    this.workBits = problem.work_bits ?? 0; // of the proof of work that is asked for, for this commitment
+    this.commitment = problem.commitment ?? '';
     this.details = problem.details; // the detail in each language, if the laboratory has it
     this.requestID = problem.request_id ?? response.headers.get('X-Request-ID') ?? '';
     this.retryAfter = Number(response.headers.get('Retry-After')) || 0;

@@ -3,13 +3,13 @@
 
 import { $, open, show, text } from './dom.js';
 import { number, t } from './i18n.js';
+import { hasher, inPieces } from './sha256.js';
 
 const bytes = (hex) => Uint8Array.from(hex.match(/../g), (b) => parseInt(b, 16));
-const digits = (b) => Array.from(b, (n) => n.toString(16).padStart(2, '0')).join('');
-const sha256 = async (b) => new Uint8Array(await crypto.subtle.digest('SHA-256', b));
+const digits = (words) => Array.from(words, (n) => n.toString(16).padStart(8, '0')).join('');
 
 // numberOf reads the number that a ticket has: the eight bytes behind the user's eight.
-export function numberOf(ticket) {
+function numberOf(ticket) {
   const all = atob(ticket.replace(/-/g, '+').replace(/_/g, '/'));
   return [...all.slice(8, 16)].reduce((n, c) => n * 256 + c.charCodeAt(0), 0);
 }
@@ -20,21 +20,19 @@ function less(a, b) {
 }
 
 // position computes the position of one of n tickets, from 1.
-async function position(seed, n, mine, progress) {
+function position(seed, n, mine, progress, signal) {
+  const [hash, content] = [hasher(seed), new Uint8Array(8)];
   const lot = (i) => {
-    const content = new Uint8Array(seed.length + 8);
-    content.set(seed);
-    new DataView(content.buffer).setBigUint64(seed.length, BigInt(i));
-    return sha256(content);
+    new DataView(content.buffer).setUint32(4, i); // there are fewer than 2^32
+    return hash(content);
   };
-  const own = await lot(mine);
-  let at = 1;
-  for (let from = 0; from < n; from += 1000) {
-    const lots = await Promise.all(Array.from({ length: Math.min(1000, n - from) }, (_, i) => lot(from + i)));
-    for (const other of lots) if (less(other, own)) at++;
-    if (!progress(Math.min(n, from + 1000))) return 0;
-  }
-  return at;
+  const own = lot(mine);
+  let [i, at] = [0, 1];
+  return inPieces(() => {
+    for (const to = Math.min(n, i + 100); i < to; i++) if (less(lot(i), own)) at++;
+    progress(i / n);
+    return i === n ? at : undefined;
+  }, signal);
 }
 
 // check shows what the draw of a visit is made of, and computes the position again.
@@ -48,15 +46,12 @@ export async function check({ answer, ticket, commitment }) {
   };
   open(dialog);
   if (mine >= drawn) return tell(t('check.behind', { n: number(mine + 1) }), answer.position === mine + 1 ? 'good' : 'bad');
-  // A page that is not served over TLS has no crypto.subtle.
-  if (!globalThis.crypto.subtle) return tell(t('check.cannot'), 'plain');
+  if (digits(hasher(bytes(seed))(new Uint8Array(0))) !== commitment) return tell(t('check.seed'), 'bad');
   tell(t('check.runs'), 'waiting');
-  if (digits(await sha256(bytes(seed))) !== commitment) return tell(t('check.seed'), 'bad');
   show($('check-bar'), true);
-  const got = await position(bytes(seed), drawn, mine, (done) => {
-    $('check-bar').value = done / drawn;
-    return dialog.open;
-  });
+  const closed = new AbortController();
+  dialog.addEventListener('close', () => closed.abort(), { once: true });
+  const got = await position(bytes(seed), drawn, mine, (done) => { $('check-bar').value = done; }, closed.signal);
   show($('check-bar'), false);
   if (got === answer.position) tell(t('check.right', { n: number(got) }), 'good');
   else if (got) tell(t('check.wrong', { n: number(got), told: number(answer.position) }), 'bad');

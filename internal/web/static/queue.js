@@ -24,7 +24,8 @@ export function button(card, at) {
 }
 
 // sentence is what a screen reader says: it changes with the state, and not with each look.
-export function sentence({ is, answer, trouble }) {
+export function sentence({ is, answer, trouble, working }) {
+  if (working) return [t('room.says.work'), 'waiting'];
   if (trouble && !answer) return [t(key(trouble)), api.temporary(trouble) ? 'waiting' : 'bad'];
   if (trouble) return [t('room.offline'), 'waiting'];
   switch (is) {

@@ -30,6 +30,8 @@ export class Visit {
     this.trouble = null; // why there is none
     this.until = 0; // when the pass lapses, by the page's clock
     this.entering = false;
+    this.proof = ''; // of work
+    this.working = false;
     this.end = new AbortController();
     this.asleep = new AbortController();
   }
@@ -86,6 +88,10 @@ export class Visit {
         [failed, wait] = [0, this.next(answer)];
       } catch (error) {
         if (signal.aborted) return;
+        if (error.workBits && !this.proof) {
+          await this.work(error, signal);
+          continue;
+        }
         if (!this.fail(error)) return;
         failed++;
         wait = 1000 * (error.retryAfter || Math.min(failed, 5)) + Math.random() * 700;
@@ -100,13 +106,23 @@ export class Visit {
   // take gets the ticket.
   async take(signal) {
     const shown = this.ticket ? { 'Room-Ticket': this.ticket } : {};
-    const answer = await api.call('POST', this.path, { headers: { ...this.headers, ...shown }, signal });
+    const proof = this.proof ? { 'Room-Work': this.proof } : {};
+    const answer = await api.call('POST', this.path, { headers: { ...this.headers, ...shown, ...proof }, signal });
     if (answer.ticket !== this.ticket) {
       [this.ticket, this.commitment] = [answer.ticket, answer.commitment];
       browser.set(this.name, `${this.ticket} ${this.commitment}`);
     }
     this.entering = false;
     return answer;
+  }
+
+  // work does what the room asks for before it gives a ticket.
+  async work({ commitment, workBits }, signal) {
+    this.working = true;
+    this.told(this);
+    const { prove } = await import('./work.js');
+    this.proof = await prove(commitment, buyer.id(), workBits, signal) ?? '';
+    this.working = false;
   }
 
   // ask looks at the room. Nobody claims a pass that nobody sees.
