@@ -17,7 +17,7 @@ const (
 	stepAt   = `Number(` + ofPlayer + `[0]?.querySelector('.line').getAttribute('aria-valuenow'))`
 	stepsIn  = `Number(` + ofPlayer + `[0].querySelector('.line').getAttribute('aria-valuemax'))`
 	told     = `(` + ofPlayer + `[0]?.querySelector('.told').innerText ?? '')`
-	asked    = `(` + ofPlayer + `[0]?.querySelector('.ask').hidden === false)`
+	asked    = `(` + ofPlayer + `[0]?.querySelector('.ask:not([hidden]) button:not(:disabled)') != null)`
 	shownOf  = `[...` + ofPlayer + `[0].querySelectorAll('svg.picture .mark[data-s]')].filter((m) => !m.classList.contains('later'))`
 )
 

@@ -138,7 +138,7 @@ func stateOf(a steps.Actor) i18n.Text {
 	case does.IsZero():
 		return i18n.F("stands still")
 	}
-	return i18n.List(does, i18n.F("stands still"))
+	return i18n.List(i18n.F("stands still"), does)
 }
 
 // when is the time of a step.

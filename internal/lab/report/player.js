@@ -36,7 +36,7 @@ export function player(place, { key = '', asks = true, live = false, start: begi
 
   const moment = make('span', { class: 'when' });
   const sentence = make('span');
-  const told = make('p', { class: 'told', 'aria-live': 'polite', 'aria-atomic': 'true' }, moment, ' ', sentence);
+  const told = make('p', { class: 'told', 'aria-live': live ? 'off' : 'polite', 'aria-atomic': 'true' }, moment, ' ', sentence);
   const question = make('p', { class: 'question', role: 'status' });
   const answers = [0, 1].map((i) => make('button', { type: 'button', onclick: () => answer(i) }));
   const ask = make('div', { class: 'ask', role: 'group' }, question, ...answers);
@@ -204,7 +204,7 @@ export function player(place, { key = '', asks = true, live = false, start: begi
     if (!data) return;
     halt();
     stand(Math.max(0, Math.min(i, data.steps.length - 1)));
-    others(state.at === data.steps.length - 1 ? Infinity : data.steps[state.at].at_ms);
+    others(state.at === data.steps.length - 1 ? Infinity : state.at === 0 ? -Infinity : data.steps[state.at].at_ms);
   }
 
   function others(ms) {

@@ -117,6 +117,19 @@ func TestSlowRelease(t *testing.T) {
 	fail.Unequal(t, strings.Join(says, ", "), "Buyer 1 begins to release the lock false, The release of buyer 1 deletes the lock of buyer 2 true", "told")
 }
 
+// A stock that is written over another's write is told as that.
+func TestLostUpdate(t *testing.T) {
+	const one, two = "buyer 1 (api-1)", "buyer 2 (api-2)"
+	h := steps.New(finding.Witness{Kind: finding.LostUpdates, Lanes: []finding.Lane{{Name: one, Role: finding.Actor}, {Name: two, Role: finding.Actor}, {
+		Name: "MariaDB", Role: finding.Database, Marks: []finding.Mark{
+			{Kind: finding.WritesStock, At: 1, Who: one, Label: i18n.Plain("stock 10→9")},
+			{Kind: finding.WritesStock, At: 2, Who: two, Label: i18n.Plain("stock 9→9"), Wrong: true},
+		},
+	}}})
+	fail.Unequal(t, h.Steps[1].Says.String(), "MariaDB commits what buyer 2 wrote, over what buyer 1 wrote: stock 9→9", "told")
+	fail.Unequal(t, h.Asks[0].Other.String(), "MariaDB refuses what buyer 2 wrote", "what might have happened")
+}
+
 // The picture by steps has the same spans and marks, at the numbers of the steps.
 func TestByStep(t *testing.T) {
 	w := wrongRelease(finding.WrongReleases)

@@ -2,6 +2,7 @@ package steps
 
 import (
 	"slices"
+	"strings"
 
 	"seckill/internal/lab/finding"
 	"seckill/internal/lab/i18n"
@@ -55,6 +56,7 @@ type change struct {
 type teller struct {
 	w     finding.Witness
 	short map[string]i18n.Name
+	wrote string // whose write was told last
 }
 
 // name is what an actor is called in a sentence.
@@ -268,6 +270,10 @@ func (t *teller) says(c *change, before State) i18n.Text {
 		}
 		return i18n.F("the key of %s is gone from %s", who, where)
 	case commits:
+		last := t.wrote
+		if t.wrote = c.who; c.wrong && last != "" && last != c.who && strings.Contains(c.text.String(), "→") { // the whole stock, and not less one
+			return i18n.F("%s commits what %s wrote, over what %s wrote: %s", where, who, t.name(last), c.text)
+		}
 		return i18n.F("%s commits what %s wrote: %s", where, who, c.text)
 	case refuses:
 		return i18n.F("%s refuses what %s wrote", where, who)
