@@ -38,12 +38,14 @@ type fixture struct {
 	lifecycle *fakeLifecycle
 	events    httpapi.PaymentEvents
 	vouchers  *fakeVouchers
+	rooms     httpapi.Rooms
 	idem      *memoryStore
 	ids       *sequence
 	now       time.Time // is what the API takes for now
 	tokens    *auth.Tokens
 	registry  *prometheus.Registry
 	log       strings.Builder
+	level     slog.Level // of the log
 	checks    []httpapi.Check
 	flows     []httpapi.Flow
 	sold      httpapi.Sold
@@ -68,7 +70,7 @@ func newFixture(t testing.TB, options ...option) *fixture {
 	t.Helper()
 	r := &fixture{
 		orders: &fakeOrders{}, lifecycle: &fakeLifecycle{}, idem: &memoryStore{}, ids: &sequence{}, now: start(),
-		locks: fakeLocks{"reentrant": newFakeLocker()},
+		locks: fakeLocks{"reentrant": newFakeLocker()}, level: slog.LevelDebug,
 	}
 	r.vouchers = newFakeVouchers(r.ids, r.clock)
 	var err error
@@ -92,10 +94,10 @@ func (r *fixture) clock() time.Time { return r.now }
 func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
 	d := httpapi.Deps{
-		Orders: r.orders, Lifecycle: r.lifecycle, Events: r.events, Vouchers: r.vouchers, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
+		Orders: r.orders, Lifecycle: r.lifecycle, Events: r.events, Vouchers: r.vouchers, Rooms: r.rooms, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
 		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site, PaymentPages: r.pages, PaymentPagesURL: "http://127.0.0.1:4711",
 		Handovers:  r.handovers,
-		Log:        slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:        slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: r.level})),
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock,
 	}
 	if locks != nil {

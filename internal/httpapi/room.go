@@ -47,7 +47,7 @@ func (a *API) enterRoom(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.roomReply(r, http.StatusCreated, &answer), nil
+	return a.roomReply(http.StatusCreated, &answer), nil
 }
 
 // addressOf returns a number for the address of a client, the same at every instance; of IPv6 for its network of 64 bits,
@@ -102,7 +102,7 @@ func (a *API) showRoom(ctx context.Context, r *request) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	return a.roomReply(r, http.StatusOK, &answer), nil
+	return a.roomReply(http.StatusOK, &answer), nil
 }
 
 // lookAtRoom looks until the state is another one than at first, or the wait is over.
@@ -131,8 +131,8 @@ func (a *API) lookAtRoom(ctx context.Context, r *request, q room.Query, wait tim
 }
 
 // roomReply writes the JSON by hand: a poll should cost no more than a refusal, and nothing in it is to be escaped.
-func (a *API) roomReply(r *request, status int, answer *room.Answer) reply {
-	b := roomWriter{append(r.scratch[:0], `{"state":"`...)}
+func (a *API) roomReply(status int, answer *room.Answer) reply {
+	b := roomWriter{append(make([]byte, 0, maxRoomBody), `{"state":"`...)}
 	b.body = append(append(b.body, answer.State...), '"')
 	b.text("ticket", answer.Ticket)
 	if answer.Number >= 0 {
@@ -165,6 +165,9 @@ func (a *API) roomReply(r *request, status int, answer *room.Answer) reply {
 	b.number("poll_after_ms", answer.PollAfter.Milliseconds())
 	return reply{status: status, contentType: a.problems.json, body: append(b.body, '}'), outcome: "ok"}
 }
+
+// maxRoomBody is about the length of the longest answer.
+const maxRoomBody = 640
 
 // roomWriter appends members to a JSON object that has one already.
 type roomWriter struct{ body []byte }

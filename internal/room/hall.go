@@ -34,6 +34,7 @@ type hall struct {
 	entering atomic.Int64
 	used     atomic.Int64 // when somebody asked last, in ns of this instance's clock
 	kick     chan struct{}
+	gone     atomic.Bool                     // nobody renews the snapshot any more
 	voucher  atomic.Pointer[voucher.Voucher] // as it was read last
 
 	sign             signer
@@ -75,6 +76,13 @@ type view struct {
 }
 
 func (h *hall) view() *view { return h.seen.Load() }
+
+// use notes that somebody asks.
+func (h *hall) use() {
+	if now := time.Now().UnixNano(); now-h.used.Load() > int64(time.Second) {
+		h.used.Store(now)
+	}
+}
 
 // clock is Redis' clock now, in ms: as it was told, and this instance's own time since. What this instance's clock shows
 // does not matter.

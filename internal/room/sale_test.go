@@ -68,6 +68,13 @@ func work(commitment string, user int64, bits int64) string {
 	}
 }
 
+// What an instance does once, at the opening.
+func BenchmarkPositions(b *testing.B) {
+	for b.Loop() {
+		room.Draw{Seed: make([]byte, 32)}.Positions(1_000_000)
+	}
+}
+
 // What a ticket costs its visitor, and the room.
 func BenchmarkWork(b *testing.B) {
 	b.Run("check", func(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"seckill/internal/order"
@@ -28,6 +29,7 @@ type Service struct {
 	ctx     context.Context // of the work in the background
 	stop    context.CancelFunc
 
+	hot   atomic.Pointer[hall] // the one that was used last: a rush is about one voucher, and finds it without a lock
 	mu    sync.RWMutex
 	halls map[int64]*hall
 }
@@ -58,6 +60,10 @@ func (s *Service) hall(ctx context.Context, v *voucher.Voucher) (*hall, error) {
 	if v.Policy.Room == nil {
 		return nil, ErrNoRoom
 	}
+	if h := s.hot.Load(); h != nil && h.id == v.ID && !h.gone.Load() {
+		h.use()
+		return h, nil
+	}
 	s.mu.RLock()
 	h := s.halls[v.ID]
 	s.mu.RUnlock()
@@ -69,8 +75,12 @@ func (s *Service) hall(ctx context.Context, v *voucher.Voucher) (*hall, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	h.used.Store(time.Now().UnixNano())
-	return h, h.failed
+	if h.failed != nil {
+		return nil, h.failed
+	}
+	h.use()
+	s.hot.Store(h)
+	return h, nil
 }
 
 // open loads a room in the background, once.
@@ -109,6 +119,7 @@ func (s *Service) forget(h *hall) {
 	if s.halls[h.id] == h {
 		delete(s.halls, h.id)
 	}
+	h.gone.Store(true)
 }
 
 // voucherAndHall returns a voucher with its room.

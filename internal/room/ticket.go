@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"hash"
+	"sync"
 )
 
 // Ticket is a user's place in a room. Its text is signed, so the room needs no memory of it.
@@ -23,12 +25,13 @@ type Pass struct {
 
 // signer signs the tickets and passes of one room.
 type signer struct {
-	key     []byte
 	voucher int64
+	macs    *sync.Pool // of HMACs with the key: a new one costs as much as a signature
 }
 
 func newSigner(secret []byte, voucherID int64) signer {
-	return signer{derive(secret, "sign"), voucherID}
+	key := derive(secret, "sign")
+	return signer{voucherID, &sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
 }
 
 // derive returns a key for one purpose.
@@ -66,7 +69,9 @@ func (s signer) sign(content []byte) string {
 
 // mac covers the voucher, and by the length what it is: a ticket is no pass.
 func (s signer) mac(content []byte) []byte {
-	mac := hmac.New(sha256.New, s.key)
+	mac, _ := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(mac)
+	mac.Reset()
 	var head [9]byte
 	binary.BigEndian.PutUint64(head[:], uint64(s.voucher))
 	head[8] = byte(len(content))
