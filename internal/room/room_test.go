@@ -136,9 +136,10 @@ func (w *world) crowd(visitors, ofTen int64, lasts time.Duration) {
 func TestRateHolds(t *testing.T) {
 	for name, staying := range map[string]int64{"all stay": 10, "three of ten stay": 3} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const rate = 30
 			play(t, 100_000, policyOf(rate), 3, func(t *testing.T, w *world) {
-				w.crowd(4_000, staying, 3*time.Minute)
+				w.crowd(1_200*10/staying, staying, 3*time.Minute)
 				begin := w.v.BeginAt
 				perSecond := make([]int, 200)
 				for _, at := range w.issued {

@@ -288,12 +288,12 @@ func (r *roomRound) check() int {
 	r.URLs = []string{r.c.apis[0].URL, r.c.apis[1].URL}
 	audit := r.AtRest(0)
 	fail.Unequal(r.T, audit.Balanced, true, "%+v", audit)
-	fail.Unequal(r.T, int(audit.Orders), r.stock, "orders")
-	fail.Unequal(r.T, int(audit.Orders), len(r.bought), "users who were told of one")
+	fail.Unequal(r.T, audit.Orders, r.stock, "orders")
+	fail.Unequal(r.T, audit.Orders, len(r.bought), "users who were told of one")
 	for user := range r.bought {
 		fail.Unequal(r.T, r.passed[user], true, "user %d has an order and never had a pass", user)
 	}
-	return int(audit.Orders)
+	return audit.Orders
 }
 
 // roomHands are the strikes, of two rounds.
