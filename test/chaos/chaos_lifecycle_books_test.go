@@ -84,9 +84,9 @@ func (c *lifecycleChaos) read(r *lifecycleRound) (b bookedRound, err error) {
 		return b, err
 	}
 	var returning, due int
-	const open = `SELECT (SELECT stock FROM vouchers WHERE id = ?), (SELECT COUNT(*) FROM returned_orders WHERE voucher_id = ?),
+	const open = `SELECT (SELECT stock FROM vouchers WHERE id = ?) + (SELECT COALESCE(SUM(stock), 0) FROM stock_parts WHERE voucher_id = ?), (SELECT COUNT(*) FROM returned_orders WHERE voucher_id = ?),
 		(SELECT COUNT(*) FROM payments p JOIN orders o ON o.id = p.order_id WHERE o.voucher_id = ? AND (p.refund_due OR p.outcome = 'late'))`
-	if err := moment.QueryRowContext(ctx, open, r.Voucher, r.Voucher, r.Voucher).Scan(&b.stock, &returning, &due); err != nil {
+	if err := moment.QueryRowContext(ctx, open, r.Voucher, r.Voucher, r.Voucher, r.Voucher).Scan(&b.stock, &returning, &due); err != nil {
 		return b, err
 	}
 	if returning+due > 0 {
