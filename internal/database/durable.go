@@ -24,16 +24,20 @@ func (d *DB) flushCommits(ctx context.Context, pool *sql.DB, vouchers ...int64) 
 	if !d.batches {
 		return nil // SQLite passes a commit to the operating system before anybody sees it
 	}
-	if !d.vitess() {
-		return d.flushLog(ctx, pool, 0)
-	}
-	slices.Sort(vouchers)
-	for _, id := range slices.Compact(vouchers) {
+	for _, id := range d.logsOf(vouchers) {
 		if err := d.flushLog(ctx, pool, id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// logsOf returns a voucher of each log to be flushed. Everywhere but on Vitess there is one log, for which 0 stands.
+func (d *DB) logsOf(vouchers []int64) []int64 {
+	if !d.vitess() {
+		return []int64{0}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(vouchers)))
 }
 
 // flushLog flushes the log of the server that has a voucher.

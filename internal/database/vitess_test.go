@@ -3,6 +3,7 @@ package database
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"regexp"
@@ -90,4 +91,13 @@ func TestUnsuitedOnVitess(t *testing.T) {
 	if err := took.TakeUnit(t.Context(), 1, 0); !errors.Is(err, order.ErrUnavailable) || len(took.pending) > 0 {
 		t.Errorf("a unit of a voucher that was created elsewhere: %v, %d statements", err, len(took.pending))
 	}
+}
+
+// A flush of one server says nothing about another one.
+func TestLogsOfVouchers(t *testing.T) {
+	t.Parallel()
+	d := &DB{engine: engine{galera: &cluster{}, batches: true}}
+	fail.Unequal(t, fmt.Sprint(d.logsOf([]int64{7, 5, 7})), "[0]", "one server: ")
+	d.galera.gate.Store(true)
+	fail.Unequal(t, fmt.Sprint(d.logsOf([]int64{7, 5, 7})), "[5 7]", "Vitess: ")
 }
