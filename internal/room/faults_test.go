@@ -91,6 +91,7 @@ func TestEverythingButTheDatabaseDies(t *testing.T) {
 		w.start()
 		until(time.Second)
 		w.look(1, tickets[1])
+		w.look(2, tickets[2]) // each instance computes the positions beside its answers
 		until(time.Second)
 		for user, ticket := range tickets {
 			fail.Unequal(t, w.look(user, ticket).Position, positions[user])
