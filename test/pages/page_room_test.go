@@ -158,6 +158,12 @@ func pageMissesItsTurn(b context.Context, t *testing.T) {
 // shots looks at the page in two sizes, languages and colours, and keeps pictures if PAGE_SHOTS names a folder.
 func shots(t *testing.T, v *visitor, name string) {
 	t.Helper()
+	shotsOf(t, v, name, ".roomy")
+}
+
+// shotsOf does so with an element in sight.
+func shotsOf(t *testing.T, v *visitor, name, element string) {
+	t.Helper()
 	for _, look := range []struct {
 		width            int64
 		scheme, language string
@@ -167,7 +173,7 @@ func shots(t *testing.T, v *visitor, name string) {
 			continue
 		}
 		fail.NowIf(t, browser.Window(v.tab, look.width, 844, look.scheme))
-		v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click(); document.querySelector('.roomy').scrollIntoView({ block: 'center' })`, look.language))
+		v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click(); document.querySelector(%q).scrollIntoView({ block: 'center' })`, look.language, element))
 		fail.NowIf(t, chromedp.Do(v.tab, chromedp.Evaluate[chromedp.Void](`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))`, chromedp.EvalAwaitPromise)))
 		fail.Unequal(t, v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`), "0", "%s: px too wide at %d", name, look.width)
 		if look.width == 390 {

@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 		"waits for its turn": pageWaits, "misses its turn": pageMissesItsTurn,
 		"of many": pageOfMany, "follows all orders": pageFollowsAllOrders, "comes back": pageComesBack, "in the oldest browser": pageInTheOldest,
 		"fits": pageFits, "elsewhere changes nothing": pageElsewhere,
-		"console shows oversold": consoleShowsOversold, "console drives a sale": consoleDrives, "console asks for the token": consoleAsksForTheToken,
+		"console shows oversold": consoleShowsOversold, "console drives a sale": consoleDrives, "console has a room": consoleHasARoom, "console asks for the token": consoleAsksForTheToken,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

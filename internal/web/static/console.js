@@ -2,6 +2,7 @@
 
 import * as api from './api.js';
 import * as chart from './chart.js';
+import { definitions } from './definitions.js';
 import { $, h, list, open, set, show, text } from './dom.js';
 import { follow } from './events.js';
 import { duration, has, number, onLanguage, setup, t, tell } from './i18n.js';
@@ -39,7 +40,8 @@ function label(field) {
 
 const labels = {
   title: 'offer.title', stock: 'offer.stock', price_cents: 'offer.price', value_cents: 'offer.value', pay_within_s: 'offer.pay',
-  begin_at: 'offer.begins', end_at: 'offer.lasts', 'stock.add': 'steer.add',
+  'policy.room.rate': 'offer.rate', 'policy.room.draw_s': 'offer.draw', 'policy.room.pass_s': 'offer.pass', 'policy.room.work_bits': 'offer.work',
+  'room.rate': 'offer.rate', begin_at: 'offer.begins', end_at: 'offer.lasts', 'stock.add': 'steer.add',
 };
 
 // askForToken opens the dialog. The reason is why it was opened, or ''.
@@ -171,19 +173,6 @@ function rate(before, now) {
   if (!before?.audit || !now?.audit) return 0;
   const seconds = (Date.parse(now.at) - Date.parse(before.at)) / 1000;
   return seconds > 0 ? Math.max(0, Math.round((now.audit.orders - before.audit.orders) / seconds)) : 0;
-}
-
-// definitions writes rows of a name, a value, whether the value is words rather than a number, and what there is to add.
-function definitions(dl, rows) {
-  list(dl, rows.map(([key, value, words, more], i) => {
-    const row = dl.children[i] ?? h('div', {}, h('dt'), h('dd'), h('dd', { class: 'small' }));
-    const [name, of, rest] = row.children;
-    text(name, t(key));
-    text(of, value ?? '–');
-    text(rest, more ?? '');
-    row.className = words ? 'words' : '';
-    return row;
-  }));
 }
 
 function drawOutcomes(outcomes) {

@@ -78,13 +78,26 @@ function draw() {
     text(safety, t(safe ? 'preset.safe' : 'preset.unsafe'));
     safety.className = `chip ${safe ? 'good' : 'bad'}`;
   }
-  text($('json'), JSON.stringify(policy, null, 1));
+  show($('offer-room'), $('with-room').checked);
+  for (const name of ofRoom) $(name).disabled = !$('with-room').checked; // what is hidden is not checked
+  text($('json'), JSON.stringify(whole(), null, 1));
   const found = unsafe(policy);
   const lines = found.map((what) => h('p', { class: 'warning bad' }, t(`unsafe.${what}`)));
   if (found.length === 0) lines.push(h('p', { class: 'warning good' }, t('unsafe.none')));
   else if (document.documentElement.dataset.mode !== 'lab') lines.push(h('p', { class: 'warning plain' }, t('unsafe.refused')));
   if (lines.map((l) => l.textContent).join() !== $('warnings').textContent) list($('warnings'), lines);
 }
+
+// The fields of a waiting room.
+const ofRoom = ['rate', 'draw_s', 'pass_s', 'work_bits'];
+
+// whole is the policy with the waiting room of the form.
+function whole() {
+  if (!$('with-room').checked) return policy;
+  return { ...policy, room: { ...rest, ...Object.fromEntries(ofRoom.map((name) => [name, Number($(name).value)])) } };
+}
+
+let rest = {}; // what a copied room says that the form does not
 
 // copy fills the form with what a voucher was put on sale with.
 export function copy(v) {
@@ -93,8 +106,12 @@ export function copy(v) {
   $('price').value = v.price_cents / 100;
   $('value').value = v.value_cents / 100;
   $('lasts').value = Math.max(1, Math.round((Date.parse(v.end_at) - Date.parse(v.begin_at)) / 60000));
-  $('paywithin').value = v.pay_within_s;
-  choose(v.policy);
+  $('paywithin').value = v.pay_within_s ?? 0;
+  const { room, ...of } = v.policy;
+  $('with-room').checked = room !== undefined;
+  rest = room ?? {};
+  for (const name of ofRoom) if (room) $(name).value = room[name] ?? 0;
+  choose(of);
   tell('offer-outcome', () => '', '');
   $('title').scrollIntoView({ block: 'center' });
   $('title').focus();
@@ -105,6 +122,7 @@ export function setup(headers, sold, failed) {
   build();
   $('title').value = t('offer.name'); // the buyers read it: it tells nothing of the policy
   choose(presets.admission);
+  for (const name of ['with-room', ...ofRoom]) $(name).addEventListener('input', draw);
   onLanguage(draw);
   $('offer').addEventListener('submit', async (e) => {
     e.preventDefault();
@@ -116,7 +134,7 @@ export function setup(headers, sold, failed) {
       const voucher = await api.call('POST', '/api/v1/vouchers', { headers: headers(), body: {
         title: $('title').value, stock: Number($('stock').value),
         price_cents: Math.round(100 * Number($('price').value)), value_cents: Math.round(100 * Number($('value').value)),
-        begin_at: iso(begin), end_at: iso(begin + 60000 * Number($('lasts').value)), policy,
+        begin_at: iso(begin), end_at: iso(begin + 60000 * Number($('lasts').value)), policy: whole(),
         pay_within_s: Number($('paywithin').value),
       } });
       tell('offer-outcome', () => t('offer.done', { title: voucher.title }), 'good');

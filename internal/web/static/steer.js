@@ -4,6 +4,7 @@ import * as api from './api.js';
 import * as clock from './clock.js';
 import { $, h, list, text } from './dom.js';
 import { moment, number, onLanguage, t, tell } from './i18n.js';
+import * as room from './steerroom.js';
 
 let chosen = '';
 let voucher = null;
@@ -29,6 +30,7 @@ export async function choose(id) {
 
 function draw() {
   for (const e of $('steer').querySelectorAll('button, input')) e.disabled = !voucher;
+  room.choose(voucher);
   text($('steer-pause'), t(voucher?.paused ? 'steer.resume' : 'steer.pause'));
   text($('steer-state'), voucher ? t(voucher.paused ? 'steer.is_paused' : 'steer.ends', { at: moment(Date.parse(voucher.end_at)) }) : '');
   list($('changes'), changes.map((c) => h('li', {}, `${moment(Date.parse(c.at))} · ${c.by} · ${c.address} · ${c.fields.map(change).join(', ')}`)));
@@ -36,9 +38,10 @@ function draw() {
 
 // change is one field of a change, in words.
 function change({ field, from, to }) {
+  if (field === 'room') return t('steer.room_closed');
   if (field === 'paused') return t(to ? 'steer.was_paused' : 'steer.was_resumed');
   const value = (v) => (field.endsWith('_at') ? moment(Date.parse(v)) : typeof v === 'number' ? number(v) : String(v));
-  return t(`steer.field.${field}`, { from: value(from), to: value(to) });
+  return t(`steer.field.${field.replace('.', '_')}`, { from: value(from), to: value(to) });
 }
 
 // send changes the voucher as it was seen. Who has been overtaken by somebody else is told so, and sees it as it is.
@@ -58,6 +61,7 @@ async function send(method, body) {
 
 export function setup(auth, words, deleted, copy) {
   [headers, failed, gone] = [auth, words, deleted];
+  room.setup(send);
   onLanguage(draw);
   $('steer').addEventListener('submit', (e) => {
     e.preventDefault();
