@@ -224,6 +224,9 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 		}
 		rejects(t, d, order.Confirmed, accepted(2, 1, 41)) // persisted meanwhile
 		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 99))), order.ErrIDTaken)
+		openVoucher(t, d, 2, 10) // the order with the id is of voucher 1
+		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), accepted(2, 2, 41))), order.ErrIDTaken)
+		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(2, 2, 41)})), order.ErrIDTaken)
 		rejects(t, d, order.Rejected, accepted(3, 404, 41)) // of a voucher that does not exist
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
 		for id, want := range map[int64]int64{1: 1, 404: 1, 2: 0} {
