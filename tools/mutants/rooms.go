@@ -28,5 +28,7 @@ func inRooms() []mutant {
 		{"a ticket is good for every user", "internal/room/service.go", "	if !ok || t.User != q.User {", "	if !ok {", room},
 		{"an order needs no pass", "internal/order/service.go", "	if v.Policy.Room != nil {\n		return s.placeWithPass", "	if v.Policy.Room != nil && req.Pass != \"\" {\n		return s.placeWithPass", service},
 		{"a spent pass hides the order from its repetition", "internal/order/pass.go", "	return s.placedEarlier(ctx, v, req, refused)\n", "	return Order{}, refused\n", service},
+		{"a page that nobody sees claims a pass", "internal/web/static/room.js", "if (!document.hidden || had?.pass)", "if (had !== 0)", "./test/pages"},
+		{"a page that was loaded again has lost its place in the queue", "internal/web/static/room.js", "      browser.set(this.name, `${this.ticket} ${this.commitment}`);\n", "", "./test/pages"},
 	}
 }
