@@ -23,9 +23,11 @@
 //                      all: a rush, and when it is over its tail
 //                      life: the voucher asks for payment; buyers pay, pay twice, cancel, pay
 //                      what they have cancelled, or let it expire. The servers need a provider
-//   USERS              buyers in the rush  (2000; for life 300)
+//                      room: the voucher has a waiting room; visitors wait, leave, come back, and
+//                      try to order without a pass, with another's, and twice
+//   USERS              buyers in the rush  (2000; for life 300, for room 400)
 //   STOCK              units on sale  (100; for duplicates USERS x REQUESTS_PER_USER)
-//   VUS                requests (duplicates: users) at once  (200; for duplicates 50)
+//   VUS                requests (duplicates: users) at once  (200; for duplicates 50, for room USERS)
 //   MAX_CONNECTIONS    refuse to run if VUS needs more connections: for duplicates REQUESTS_PER_USER
 //                      for each, for all two for each  (no limit; 1000 in docker-compose.yml)
 //   REQUESTS_PER_USER  for duplicates  (4)
@@ -37,6 +39,8 @@
 //   WAIT               under admission, a buyer with a 202 polls the order at another
 //                      instance for at most this long; 0: no polling  (10s)
 //   PAY_WITHIN         for life: the time to pay  (5s)
+//   ROOM_RATE          for room: passes a second  (50)
+//   BEGINS_IN          for room: the sale begins so long after the start of the run  (10s)
 //   TAIL_P95_MS        fail when the tail's 95th percentile is above  (no limit)
 //
 // Policy, as in the voucher's JSON; the server's defaults apply to the rest
@@ -68,6 +72,7 @@ import { experiment, expectation } from './seckill/experiment.js';
 import { live } from './seckill/life.js';
 import { awaitFree } from './seckill/locks.js';
 import { promised, record, rush as rushPhase, tail as tailPhase } from './seckill/outcomes.js';
+import { visit } from './seckill/room.js';
 import { audit, create, ordersURL, sellOut, waitUntilReady } from './seckill/sale.js';
 import { summarize } from './seckill/summary.js';
 
@@ -102,6 +107,14 @@ export function teardown(voucher) {
 export function rush(voucher) {
   const buyer = exec.scenario.iterationInTest;
   send(rushPhase, voucher, [buyer], buyer);
+}
+
+// room: each iteration is another visitor.
+export function room(voucher) {
+  const visitor = exec.scenario.iterationInTest;
+  rushPhase.clock.add(Date.now());
+  visit(voucher, visitor);
+  rushPhase.clock.add(Date.now());
 }
 
 // duplicates: each iteration is another buyer, who sends several requests to the instances in turn at the same
@@ -173,6 +186,7 @@ function scenarios() {
   });
   switch (config.scenario) {
     case 'duplicates': return { duplicates: phase('duplicates', config.users, 1) };
+    case 'room': return { room: phase('room', config.users, 2) };
     case 'tail': return { tail: phase('tail', config.lateBuyers, 1) };
     case 'all': return { rush: phase('rush', config.users, 1), tail: phase('tail', config.lateBuyers, 2) };
   }
@@ -207,6 +221,9 @@ function soldRight() {
     life_open: ['count==0'],
     life_unknown: ['count==0'],
     life_unanswered: ['count==0'],
+    room_wrong: ['count==0'],
+    room_open: ['count==0'],
+    room_unanswered: ['count==0'],
     lock_stuck: ['value==0'],
     tail_wrong_answers: ['count==0'],
   };

@@ -110,6 +110,9 @@ func (h *hall) answer(v *voucher.Voucher, t *Ticket) Answer {
 		a.Estimate = time.Duration(float64(a.Ahead+1) / pace * float64(time.Second))
 	}
 	a.PollAfter = h.pollAfter(&a, t, time.Duration(begin-now)*time.Millisecond)
+	if a.UnitsLeft >= 0 && a.UnitsLeft <= a.Ahead {
+		a.Estimate = -1 // those ahead may take all of them
+	}
 	return a
 }
 
@@ -212,6 +215,7 @@ func (a *Answer) await(what string) {
 func (a *Answer) pass(h *hall, p Pass) {
 	a.Pass, a.PassUntil = h.sign.pass(p), time.UnixMilli(p.Until).UTC()
 	a.PassFor = time.Duration(max(0, p.Until-h.clock())) * time.Millisecond
+	a.PollAfter = max(pollNear, a.PassFor)
 	if a.State != Paused {
 		a.State = HasPass
 	}

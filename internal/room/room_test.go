@@ -220,6 +220,23 @@ func TestStockIsKnown(t *testing.T) {
 	})
 }
 
+// How long it will take is told only to those for whom units are left.
+func TestEstimateKnowsTheStock(t *testing.T) {
+	play(t, 5, policyOf(1), 1, func(t *testing.T, w *world) {
+		tickets := make(map[int64]string)
+		for user := range int64(20) {
+			tickets[user+1] = w.enter(user + 1).Ticket
+		}
+		until(time.Minute + 3*time.Second)
+		for user, ticket := range tickets {
+			a := w.look(user, ticket)
+			if a.State == room.Waiting && (a.Estimate >= 0) != (a.Ahead < a.UnitsLeft) {
+				t.Errorf("%d are ahead, %d units are left, and it will take %v", a.Ahead, a.UnitsLeft, a.Estimate)
+			}
+		}
+	})
+}
+
 // A pass is for one user, one voucher and one order, until it lapses. A repetition of the request may use it again, and so
 // may another one if the order failed.
 func TestPassIsForOneOrder(t *testing.T) {
@@ -228,6 +245,7 @@ func TestPassIsForOneOrder(t *testing.T) {
 		until(time.Minute + 3*time.Second)
 		a := w.look(1, ticket)
 		fail.Unequal(t, a.State, room.HasPass)
+		fail.Unequal(t, a.PollAfter, a.PassFor, "until then nothing changes")
 		if again := w.look(1, ticket); again.Pass != a.Pass {
 			t.Error("asked again, another pass")
 		}

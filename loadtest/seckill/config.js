@@ -2,7 +2,7 @@
 
 import { optionsFor } from './experiment.js';
 
-const SCENARIOS = ['rush', 'duplicates', 'tail', 'all', 'life'];
+const SCENARIOS = ['rush', 'duplicates', 'tail', 'all', 'life', 'room'];
 const FLOWS = ['locked', 'admission'];
 
 // The payments of the buyers of SCENARIO=life.
@@ -22,14 +22,14 @@ function read(env) {
   if (!SCENARIOS.includes(scenario)) {
     throw new Error(`SCENARIO is "${scenario}"; one of ${SCENARIOS.join(', ')}`);
   }
-  const users = integer(env, 'USERS', scenario === 'life' ? 300 : 2000, 1);
+  const users = integer(env, 'USERS', { life: 300, room: 400 }[scenario] || 2000, 1);
   const requestsPerUser = integer(env, 'REQUESTS_PER_USER', 4, 1);
   // Duplicates need enough stock: a sold-out voucher would hide them.
   const stock = integer(env, 'STOCK', scenario === 'duplicates' ? users * requestsPerUser : 100, 1);
   if (scenario === 'tail' && users < stock) {
     throw new Error(`SCENARIO=tail sells out first, which needs USERS (${users}) to be at least STOCK (${stock})`);
   }
-  const vus = Math.min(users, integer(env, 'VUS', scenario === 'duplicates' ? 50 : 200, 1));
+  const vus = Math.min(users, integer(env, 'VUS', { duplicates: 50, room: users }[scenario] || 200, 1));
   fits(env, scenario, vus, requestsPerUser);
   return {
     scenario,
@@ -42,6 +42,7 @@ function read(env) {
     payWithin: payWithin(env, scenario),
     priceCents: PRICE_CENTS,
     vus,
+    beginsIn: scenario === 'room' ? seconds(env, 'BEGINS_IN', 10) : 0,
     maxSeconds: seconds(env, 'DURATION', 60),
     requestTimeout: `${seconds(env, 'REQUEST_TIMEOUT', 30)}s`,
     readySeconds: seconds(env, 'READY_TIMEOUT', 30),
@@ -52,7 +53,7 @@ function read(env) {
     out: env.OUT || '',
     admission: env.FLOW === 'admission',
     waitSeconds: wait(env),
-    policy: policy(env),
+    policy: policy(env, scenario),
   };
 }
 
@@ -74,8 +75,9 @@ function secret(env, name) {
 }
 
 // Only the parameters that were given: the server's defaults apply to the rest.
-function policy(env) {
+function policy(env, scenario) {
   const p = {};
+  if (scenario === 'room') p.room = room(env);
   if (env.FLOW) p.flow = flow(env);
   if (env.BUCKETS) p.buckets = buckets(env);
   if (env.LOCK) p.lock = env.LOCK;
@@ -88,6 +90,11 @@ function policy(env) {
   const f = faults(env);
   if (f.length > 0) p.faults = f;
   return p;
+}
+
+// room is for SCENARIO=room. A pass that nobody uses goes to the next visitor after five seconds.
+function room(env) {
+  return { rate: integer(env, 'ROOM_RATE', 50, 1), draw_s: 3600, pass_s: 5 };
 }
 
 function flow(env) {

@@ -38,13 +38,14 @@ export function waitUntilReady() {
 }
 
 // create creates a voucher that is on sale from a minute ago for a day, so that small clock differences do not
-// matter, and checks that every instance sells it.
+// matter, or, with a waiting room, from soon on, and checks that every instance sells it.
 export function create() {
   const now = Date.now();
+  const opens = config.beginsIn > 0 ? now + config.beginsIn * 1000 : now - 60 * 1000;
   const wanted = {
     title: `load test ${config.scenario} ${config.policy.flow || config.policy.lock || ''}`.trim(),
     stock: config.stock,
-    begin_at: new Date(now - 60 * 1000).toISOString(),
+    begin_at: new Date(opens).toISOString(),
     end_at: new Date(now + 24 * 3600 * 1000).toISOString(),
     policy: config.policy,
   };
@@ -62,7 +63,7 @@ export function create() {
       stop(`${base} does not know voucher ${voucher.id} (${describe(seen)}): do the instances share one database?`);
     }
   }
-  return { id: voucher.id, policy: voucher.policy || config.policy };
+  return { id: voucher.id, policy: voucher.policy || config.policy, opens };
 }
 
 // sellOut orders for the first buyers until every instance has answered sold_out.

@@ -6,6 +6,7 @@ import { anomalies, conclusion, experiment } from './experiment.js';
 import { ENDS } from './life.js';
 import { path } from './locks.js';
 import { CODES } from './outcomes.js';
+import { ENDS as ROOM_ENDS } from './room.js';
 
 // summarize reads the metrics of a finished run. If the run stopped before the audit, it says so.
 export function summarize(data) {
@@ -28,6 +29,7 @@ function collect(data) {
     phases: {},
     accepted: collectAccepted(value), // null where nobody asked
     life: collectLife(value), // null where nothing was to be paid
+    room: collectRoom(value), // null where there was none
     failed_thresholds: failedThresholds(metrics),
   };
   if (value('audit_read', 'count') > 0) {
@@ -104,6 +106,20 @@ function collectLife(value) {
   return life;
 }
 
+function collectRoom(value) {
+  const room = { visitors: 0, ends: {} };
+  for (const end of ROOM_ENDS) {
+    const n = value(`room_${end}`, 'count') || 0;
+    if (n > 0) room.ends[end] = n;
+    room.visitors += n;
+  }
+  if (room.visitors === 0) return null;
+  room.polls = value('room_polls', 'count') || 0;
+  room.wrong = value('room_wrong', 'count') || 0;
+  room.pass_after_ms = spread('room_pass_after', value);
+  return room;
+}
+
 function spread(trend, value) {
   return { p50: value(trend, 'med'), p95: value(trend, 'p(95)'), p99: value(trend, 'p(99)'), max: value(trend, 'max') };
 }
@@ -127,6 +143,7 @@ function words(r) {
   }
   if (r.accepted) lines.push('', `  ${acceptedLine(r.accepted)}`);
   if (r.life) lines.push('', `  ${lifeLine(r.life)}`);
+  if (r.room) lines.push('', `  ${roomLine(r.room)}`);
   lines.push('', `  policy     ${policyLine(r.policy)}`, `  instances  ${r.instances.join(' ')}`);
   if (r.voucher_id) lines.push(`  voucher    ${r.voucher_id}`);
   if (r.failed_thresholds.length > 0) lines.push(`  failed     ${r.failed_thresholds.join(', ')}`);
@@ -163,7 +180,7 @@ function findings(r) {
   if (!a) return [];
   const list = [];
   const rush = r.phases.order || { requests: 0, outcomes: {} };
-  if (r.scenario !== 'tail' && rush.requests < r.users) {
+  if (!['tail', 'room'].includes(r.scenario) && rush.requests < r.users) {
     list.push(`Cut short: only ${rush.requests} requests were answered.`);
   }
   if (rush.outcomes.unauthenticated) {
@@ -189,6 +206,9 @@ function findings(r) {
   }
   if (a.lost_orders < 0) {
     list.push(`${-a.lost_orders} ${plural(-a.lost_orders, 'order')} stand in the database whose buyers never saw the answer; they can still ask for it.`);
+  }
+  if (r.room && r.room.wrong > 0) {
+    list.push(`${r.room.wrong} ${plural(r.room.wrong, 'thing')} happened that a waiting room must not allow; the first ones are in the log above.`);
   }
   if (a.orders === 0) list.push('Nothing was sold at all.');
   if (r.life && r.life.wrong > 0) {
@@ -216,6 +236,7 @@ function notGuarded(r) {
 
 function title(r, name) {
   if (name === 'tail') return 'tail';
+  if (r.scenario === 'room') return 'orders with a pass';
   return r.scenario === 'duplicates' ? 'duplicates' : 'rush';
 }
 
@@ -234,6 +255,12 @@ function lifeLine(life) {
   const ends = Object.entries(life.ends).map(([end, n]) => `${n} ${end}`).join(', ');
   return `life: ${life.orders} orders ended: ${ends}; ${life.payments} payments, ${life.refunds} of them refunded; ` +
     `paid after ${spreadLine(life.paid_after_ms)}`;
+}
+
+function roomLine(room) {
+  const ends = Object.entries(room.ends).map(([end, n]) => `${n} ${end}`).join(', ');
+  return `room: ${room.visitors} visitors: ${ends}; ${(room.polls / room.visitors).toFixed(1)} polls each; ` +
+    `a pass after the opening: ${spreadLine(room.pass_after_ms)}`;
 }
 
 function spreadLine(l) {

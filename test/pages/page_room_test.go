@@ -44,18 +44,23 @@ func change(t *testing.T, orders, body string) {
 	fail.Unequal(t, status, http.StatusOK, "%s: %s", body, said)
 }
 
+// begin begins a sale.
+func begin(t *testing.T, orders string) {
+	t.Helper()
+	change(t, orders, fmt.Sprintf(`{"begin_at":%q}`, time.Now().UTC().Format(time.RFC3339Nano)))
+}
+
 // pageWaits is the way through a waiting room: the draw, the queue, the turn, the order. One who comes later is told that
 // the sale is paused, that it goes on, that all is sold out, and that a unit is back.
 func pageWaits(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
 	const title = "Concert"
-	begin := time.Now().Add(20 * time.Second)
-	orders := sell(t, url, title, 3, begin, future, `{"flow":"admission","room":{"rate":1000,"draw_s":3600,"pass_s":3600}}`)
+	orders := sell(t, url, title, 3, time.Now().Add(30*time.Minute), future, `{"flow":"admission","room":{"rate":1000,"draw_s":3600,"pass_s":3600}}`)
 	button, line := card(title, ".buy"), card(title, ".when")
 	v := visit(b, t, url+"/", "en")
 	v.untilThere(title)
-	v.until("the room can be entered", button+`.textContent === 'Enter the waiting room' && `+line+`.textContent.startsWith('Places are drawn in 00:')`)
+	v.until("the room can be entered", button+`.textContent === 'Enter the waiting room' && `+line+`.textContent.startsWith('Places are drawn in ')`)
 	v.do(button + `.click()`)
 	v.untilOutcome(title, "You take part in the draw")
 	others := map[string]string{}
@@ -77,8 +82,9 @@ func pageWaits(b context.Context, t *testing.T) {
 		v.untilOutcome(title, "You take part in the draw")
 		fail.Unequal(t, strings.Contains(ticket, " "), true, "the commitment is kept with the ticket: %s", ticket)
 	})
-	v.until("the visitors are counted", line+`.textContent === 'Visitors so far: 3' && `+button+`.textContent.startsWith('Draw in 00:')`)
+	v.until("the visitors are counted", line+`.textContent === 'Visitors so far: 3' && `+button+`.textContent.startsWith('Draw in ')`)
 	shots(t, v, "room-draw")
+	begin(t, orders)
 
 	v.until("it is the visitor's turn", button+`.textContent === 'Your turn: buy for €12.50' && /^(60:00|1:00:00|59:\d\d) left to buy$/.test(`+line+`.textContent)`)
 	v.until("the title says so", `document.title.startsWith('Your turn: ') && document.getElementById('next-title').textContent === 'Concert'`)
@@ -129,8 +135,8 @@ func pageMissesItsTurn(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
 	const title, title2 = "Short", "Elsewhere"
-	sell(t, url, title, 5, past, future, `{"room":{"rate":1000,"draw_s":0,"pass_s":5}}`)
-	sell(t, url, title2, 5, time.Now().Add(15*time.Second), future, `{"room":{"rate":1000,"draw_s":3600,"pass_s":5,"work_bits":12}}`)
+	sell(t, url, title, 5, past, future, `{"room":{"rate":1000,"draw_s":0,"pass_s":15}}`)
+	orders := sell(t, url, title2, 5, time.Now().Add(30*time.Minute), future, `{"room":{"rate":1000,"draw_s":3600,"pass_s":3600,"work_bits":12}}`)
 	v := visit(b, t, url+"/", "en")
 	v.untilThere(title)
 	button := card(title, ".buy")
@@ -146,6 +152,7 @@ func pageMissesItsTurn(b context.Context, t *testing.T) {
 	w.do(`Object.defineProperty(document, 'hidden', { get: () => hide }); globalThis.hide = false`)
 	w.do(card(title2, ".buy") + `.click()`)
 	w.untilOutcome(title2, "You take part in the draw")
+	begin(t, orders)
 	w.do(`hide = true; document.dispatchEvent(new Event('visibilitychange'))`)
 	w.until("the title calls the visitor", `document.title === 'Your turn: Elsewhere'`)
 	fail.Unequal(t, w.says(card(title2, ".buy")+`.textContent`), "Your turn in a moment")
