@@ -16,7 +16,9 @@ rate=${RATE:-200} clients=${CLIENTS:-20} port=${PORT:-8085}
 dir=$(mktemp -d)
 api=
 stop() {
-  [[ $api ]] && kill -CONT "$api" 2>/dev/null && kill "$api" && wait "$api" || true
+  if [[ $api ]] && kill -CONT "$api" 2>/dev/null; then
+    { kill "$api" && wait "$api"; } || true
+  fi
   rm -rf "$dir"
 }
 trap stop EXIT

@@ -25,7 +25,9 @@ main() {
     return
   fi
   if [[ ! -x $root/valkey-server ]]; then
-    command -v apt-get >/dev/null && command -v dpkg >/dev/null || die "needs apt-get and dpkg; install Valkey 9 so that valkey-server is on the PATH"
+    for needed in apt-get dpkg; do
+      command -v "$needed" >/dev/null || die "needs $needed; install Valkey 9 so that valkey-server is on the PATH"
+    done
     mkdir -p "$(dirname "$root")"
     exec 9>"$root.lock" # two test runs at once build it once
     flock 9
@@ -59,8 +61,9 @@ build() {
   for deb in "$partial"/apt/*.deb; do
     dpkg -x "$deb" "$partial"
   done
-  rm -rf "$partial"/apt "$partial"/usr/share
+  rm -rf "${partial:?}"/apt "${partial:?}"/usr/share
   loader=$(cd "$partial" && compgen -G 'usr/lib/*-linux-gnu/ld-linux*.so.*' | head -n 1)
+  # shellcheck disable=SC2016 # the script that is written expands them
   printf '#!/bin/sh\nroot=$(dirname "$0")\nexec "$root/%s" --library-path "$root/%s" "$root/usr/bin/valkey-server" "$@"\n' \
     "$loader" "$(dirname "$loader")" >"$partial/valkey-server"
   chmod +x "$partial/valkey-server"
