@@ -144,6 +144,11 @@ func (a *API) roomReply(status int, answer *room.Answer) reply {
 	}
 	b.number("serving", answer.Serving)
 	b.number("waiting", answer.Waiting)
+	if answer.Issued > 0 {
+		b.number("passes_issued", answer.Issued)
+		b.number("passes_used", answer.Spent)
+		b.number("passes_lapsed", answer.Lapsed)
+	}
 	if answer.UnitsLeft >= 0 {
 		b.number("units_left", answer.UnitsLeft)
 	}

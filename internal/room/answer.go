@@ -41,6 +41,8 @@ type Answer struct {
 	Position, Ahead int64
 	// Serving is up to which position visitors are called; Waiting is how many tickets are behind that.
 	Serving, Waiting int64
+	// Issued, Spent and Lapsed count passes, for everybody; an answer for a ticket has none of them.
+	Issued, Spent, Lapsed int64
 	// UnitsLeft is the stock; -1 while it is not known.
 	UnitsLeft int64
 	// Estimate is how long it will likely take until the ticket is called; -1 where that cannot be said.
@@ -75,6 +77,8 @@ func (h *hall) answer(v *voucher.Voucher, t *Ticket) Answer {
 	}
 	if t != nil {
 		a.Number = t.Number
+	} else {
+		a.Issued, a.Spent, a.Lapsed = seen.Issued, seen.Spent, seen.Lapsed
 	}
 	positions := h.positions.Load()
 	if positions != nil {

@@ -278,6 +278,9 @@ func TestPassIsForOneOrder(t *testing.T) {
 		until(time.Minute)
 		fail.Unless(t, w.order(1, second.Pass, "late"), order.ErrPassOver, "lapsed")
 		fail.Unequal(t, w.look(1, again.Ticket).State, room.Lapsed)
+		if all := w.look(1, ""); all.Issued != 2 || all.Spent != 1 || w.look(1, again.Ticket).Issued != 0 {
+			t.Errorf("passes: %+v", all)
+		}
 		fail.Unequal(t, w.enter(1).Position, 3)
 	})
 }

@@ -48,6 +48,7 @@ function draw() {
     ['room.arrived', room && number(drawn ? room.waiting + room.serving : room.waiting), '', drawn ? t('room.in_draw', { n: number(room.drawn) }) : ''],
     ['room.waits', room && number(room.waiting)],
     ['room.served', room && number(room.serving)],
+    ['room.passes', room?.passes_issued && number(room.passes_issued), '', room?.passes_issued ? t('room.passes_are', { used: number(room.passes_used), lapsed: number(room.passes_lapsed) }) : ''],
     ['watch.left', room?.units_left === undefined ? undefined : number(room.units_left)],
   ]);
 }
