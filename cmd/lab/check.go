@@ -133,9 +133,8 @@ func (c *checking) choose(ctx context.Context, events []i18n.Text) (int, error) 
 		fmt.Fprintf(c.stdout, "%3d  %s\n", i+1, e.In(c.lang))
 	}
 	fmt.Fprint(c.stdout, i18n.F("Which one?").In(c.lang)+" ")
-	answer, err := c.asks.read(ctx)
+	answer, err := c.typed(ctx)
 	if err != nil {
-		fmt.Fprintln(c.stdout)
 		return 0, err
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(answer))
@@ -143,6 +142,18 @@ func (c *checking) choose(ctx context.Context, events []i18n.Text) (int, error) 
 		return -1, nil //nolint:nilerr // it is no event
 	}
 	return n - 1, nil
+}
+
+// typed is what somebody types. An input that has ended is a wrong call, whatever was asked for.
+func (c *checking) typed(ctx context.Context) (string, error) {
+	answer, err := c.asks.read(ctx)
+	if err != nil {
+		fmt.Fprintln(c.stdout)
+	}
+	if errors.Is(err, errNoAnswer) {
+		return "", usagef("there is no answer: lab check N asks for one, at a terminal or from a pipe")
+	}
+	return answer, err
 }
 
 // answer is what is to be checked: what the command line says, what the lock's folder has, or what somebody types.
@@ -160,10 +171,9 @@ func (c *checking) answer(ctx context.Context, t course.Task, folder string) (st
 		return string(text), err
 	case answer == "" && t.Kind != course.Cause:
 		fmt.Fprint(c.stdout, i18n.F("Your answer?").In(c.lang)+" ")
-		typed, err := c.asks.read(ctx)
+		typed, err := c.typed(ctx)
 		if err != nil {
-			fmt.Fprintln(c.stdout)
-			return "", usagef("there is no answer: lab check N ANSWER")
+			return "", err
 		}
 		answer = strings.TrimSpace(typed)
 	}
@@ -171,21 +181,27 @@ func (c *checking) answer(ctx context.Context, t course.Task, folder string) (st
 		return answer, nil
 	}
 	text, err := os.ReadFile(answer)
-	return string(text), err
+	if err != nil {
+		return "", usagef("the answer is a file: %v", err)
+	}
+	return string(text), nil
 }
 
 // check does a task once, and records what came of it.
 func (c *checking) check(ctx context.Context, l course.Lesson, number, n int) error {
 	task, folder := l.Tasks[n], lessonFolder(c.courseRequest, number)
 	if len(c.rest) == 0 && task.Kind != course.Repair {
-		c.say(i18n.F("Task %d of %d. %s", n+1, len(l.Tasks), task.Ask(filepath.Join(folder, "main.go"))))
+		c.say(i18n.F("Task %d of %d. %s", n+1, len(l.Tasks), task.Ask(c.checker.Set, filepath.Join(folder, "main.go"))))
 	}
 	answer, err := c.answer(ctx, task, folder)
 	if err != nil {
 		return err
 	}
 	o, err := c.checker.Check(ctx, task, answer)
+	refused, unclear := errors.AsType[*course.AnswerError](err)
 	switch {
+	case unclear:
+		return usageError{reason: refused.Why.In(c.lang)}
 	case errors.Is(err, finding.ErrNoPrediction):
 		return usageError{reason: i18n.F("%q is no prediction; %s.", answer, finding.Choices()).In(c.lang)}
 	case errors.Is(err, course.ErrAnswer):

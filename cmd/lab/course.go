@@ -73,6 +73,10 @@ func runCourse(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+	all, err := experiments.All()
+	if err != nil {
+		return err
+	}
 	what, rest := "", []string{}
 	if len(req.rest) > 0 {
 		what, rest = req.rest[0], req.rest[1:]
@@ -87,7 +91,7 @@ func runCourse(_ context.Context, args []string, stdout, _ io.Writer) error {
 	case len(rest) != n:
 		return usagef("lab course %s takes %d arguments", what, n)
 	case what == "sheet":
-		return course.Sheet(stdout, req.lang)
+		return course.Sheet(stdout, all, req.lang)
 	}
 	p, err := course.Load(req.dir)
 	if err != nil {
@@ -95,7 +99,7 @@ func runCourse(_ context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	switch what {
 	case "next":
-		return nextTask(stdout, req, p)
+		return nextTask(stdout, req, all, p)
 	case "reset":
 		return resetLesson(stdout, req, p, rest[0])
 	case "name":
@@ -134,14 +138,10 @@ func courseStatus(w io.Writer, req courseRequest, p *course.Progress) error {
 }
 
 // nextTask tells what is to be done next, and puts the lock there if one is to be mended.
-func nextTask(w io.Writer, req courseRequest, p *course.Progress) error {
+func nextTask(w io.Writer, req courseRequest, all lab.Set, p *course.Progress) error {
 	l, number, open := p.Next()
 	if !open {
 		return courseStatus(w, req, p)
-	}
-	all, err := experiments.All()
-	if err != nil {
-		return err
 	}
 	n, _ := p.Task(l)
 	p.Of(l, time.Now())
@@ -171,7 +171,7 @@ func lessonFolder(req courseRequest, number int) string {
 func putTask(w io.Writer, req courseRequest, all lab.Set, l course.Lesson, number, n int) error {
 	task, folder := l.Tasks[n], lessonFolder(req, number)
 	columns := min(width(w), defaultWidth)
-	fmt.Fprintf(w, "%s\n", wrap(i18n.F("Task %d of %d. %s", n+1, len(l.Tasks), task.Ask(filepath.Join(folder, "main.go"))).In(req.lang), columns))
+	fmt.Fprintf(w, "%s\n", wrap(i18n.F("Task %d of %d. %s", n+1, len(l.Tasks), task.Ask(all, filepath.Join(folder, "main.go"))).In(req.lang), columns))
 	answer := ""
 	switch task.Kind {
 	case course.Predict:

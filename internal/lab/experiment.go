@@ -226,8 +226,8 @@ func (e *Experiment) K6Command() string {
 	return "bin/k6 run -e BASE_URL=$two -e EXPERIMENT=" + e.ID + " loadtest/seckill.js"
 }
 
-// decides reports whether anomalies of a kind decide about the verdict.
-func (e *Experiment) decides(kind finding.Kind) bool {
+// Decides reports whether anomalies of a kind decide about the verdict.
+func (e *Experiment) Decides(kind finding.Kind) bool {
 	return len(e.About) == 0 || slices.Contains(e.About, kind)
 }
 

@@ -290,7 +290,7 @@ func (t *Trial) Judge(evidence judge.Evidence) judge.Judgement {
 func (t *Trial) hasDecisiveWitness() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.witnesses, func(w finding.Witness) bool { return w.Kind == "" || t.experiment.decides(w.Kind) })
+	return slices.ContainsFunc(t.witnesses, func(w finding.Witness) bool { return w.Kind == "" || t.experiment.Decides(w.Kind) })
 }
 
 // verdict derives the verdict from the counts. An anomaly proves that it breaks. It holds only
@@ -301,7 +301,7 @@ func (t *Trial) verdict() finding.Result {
 	r, e := t.result, t.experiment
 	r.Observed = finding.Holds
 	for kind, n := range r.Anomalies {
-		if n > 0 && e.decides(kind) {
+		if n > 0 && e.Decides(kind) {
 			r.Observed = finding.Breaks
 		}
 	}

@@ -9,6 +9,10 @@ func inLaboratory() []mutant {
 	return []mutant{
 		{"a release of another's lock is not seen", "internal/lab/judge/exclusion.go",
 			"c.Releasing.At >= v.At || !c.ownAt(v.At)", "c.Releasing.At >= v.At && !c.ownAt(v.At)", judge},
+		{"a lock that the observer never saw cannot have been deleted", "internal/lab/judge/exclusion.go",
+			"if at, seen := h.deletedUnseen(v); seen {", "if at, seen := h.deletedUnseen(v); !seen && at > 0 {", judge},
+		{"the number of an event counts before its run", "internal/lab/course/check.go",
+			"_, err := strconv.Atoi(answer); err == nil ||", "_, err := strconv.Atoi(answer); err == nil && false ||", "./internal/lab/course"},
 		{"a schedule beyond its budget does a task", "internal/lab/course/check.go", "if n > t.Budget[i] {", "if n > t.Budget[i]+1 {", "./internal/lab/course"},
 		{"a run with another lock does a task", "internal/lab/course/progress.go", "!slices.Contains(t.Allowed, c.Name)", "slices.Contains(t.Allowed, \"none\")", "./internal/lab/course"},
 		{"what a lock leaves out decides against it", "internal/lab/lockjudge/judge.go", "j.Grade < Comfort && !j.LeftOut", "j.Grade < Comfort", "./internal/lab/lockjudge"},

@@ -43,6 +43,15 @@ type Outcome struct {
 // ErrAnswer means that an answer cannot be understood.
 var ErrAnswer = errors.New("course: the answer is not understood")
 
+// AnswerError says in all languages why an answer cannot be understood: an [ErrAnswer].
+type AnswerError struct{ Why i18n.Text }
+
+// Error implements error.
+func (e *AnswerError) Error() string { return e.Why.String() }
+
+// Unwrap is [ErrAnswer].
+func (e *AnswerError) Unwrap() error { return ErrAnswer }
+
 // tries is how often an experiment is run that does not come out as it is known to.
 const tries = 3
 
@@ -104,28 +113,74 @@ func (c *Checker) show(r finding.Result) {
 
 // predict runs what was predicted. Who was wrong is told what he may have thought.
 func (c *Checker) predict(ctx context.Context, t Task, answer string) (Outcome, error) {
-	p, err := finding.ParsePrediction(answer)
+	e, err := c.Set.Find(t.Experiment)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("%w: %w", ErrAnswer, err)
+		return Outcome{}, err
 	}
-	e, r, err := c.played(ctx, t.Experiment)
+	all, err := predictions(e, answer)
+	if err != nil {
+		return Outcome{}, err
+	}
+	_, r, err := c.played(ctx, t.Experiment)
 	if err != nil {
 		return Outcome{}, err
 	}
 	if !r.AsExpected {
 		return Outcome{}, fmt.Errorf("course: %s came out otherwise than it is known to, %d times; try again when the machine is less busy", t.Experiment, tries)
 	}
-	p.Judge(&r)
 	c.show(r)
-	o := Outcome{Done: true, Right: r.PredictionRight != nil && *r.PredictionRight, Answer: r.Prediction}
-	if !o.Right {
+	o := Outcome{Done: true, Right: true}
+	var kept []string
+	for i, p := range all {
+		p.Judge(&r)
+		if i > 0 {
+			kept = append(kept, string(p.Kind))
+		} else {
+			kept = append(kept, r.Prediction)
+		}
+		if r.PredictionRight != nil && *r.PredictionRight {
+			continue
+		}
+		o.Right = false
 		o.Says = append(o.Says, i18n.F("You expected “%s”.", p.Text()))
 		if thought := t.thought(p); !thought.IsZero() {
 			o.Says = append(o.Says, thought)
 		}
 	}
-	o.Says = append(o.Says, e.Says(lab.Why))
+	o.Answer, o.Says = strings.Join(kept, ","), append(o.Says, e.Says(lab.Why))
 	return o, nil
+}
+
+// predictions reads a prediction or, separated by commas, several of the anomalies that decide the experiment: each of
+// them is to be seen.
+func predictions(e *lab.Experiment, answer string) (all []finding.Prediction, err error) {
+	for i, name := range strings.FieldsFunc(answer+" ", func(r rune) bool { return strings.ContainsRune(",，、", r) }) {
+		if i > 0 {
+			name = string(finding.Breaks) + ":" + name
+		}
+		p, err := finding.ParsePrediction(name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		if len(all) > 1 && (p.Kind == "" || !e.Decides(p.Kind)) {
+			return nil, &AnswerError{i18n.F("several anomalies are to be those of %s: %s", e.ID, anomaliesOf(e))}
+		}
+	}
+	return all, nil
+}
+
+// anomaliesOf lists the anomalies that decide an experiment.
+func anomaliesOf(e *lab.Experiment) i18n.Text {
+	var titles []i18n.Text
+	for _, info := range finding.Kinds() {
+		if e.Decides(info.Kind) {
+			titles = append(titles, titleOf(info.Kind))
+		}
+	}
+	return i18n.List(titles...)
 }
 
 // thought is what somebody had in mind who predicted this.
@@ -228,8 +283,13 @@ func (c *Checker) held(ctx context.Context, t Task, value time.Duration, runs in
 	return held, nil
 }
 
-// cause runs an experiment, and asks which of its events it was.
+// cause runs an experiment, and asks which of its events it was. An answer that is given before is the kind of the event:
+// the numbers of the events are those of one run, which nobody has seen yet.
 func (c *Checker) cause(ctx context.Context, t Task, answer string) (Outcome, error) {
+	unseen := &AnswerError{i18n.F("Run it without an answer: it asks for the number after the picture.")}
+	if _, err := strconv.Atoi(answer); err == nil || answer == "" && c.Choose == nil {
+		return Outcome{}, unseen
+	}
 	_, r, err := c.played(ctx, t.Experiment)
 	switch {
 	case err != nil:
@@ -240,8 +300,8 @@ func (c *Checker) cause(ctx context.Context, t Task, answer string) (Outcome, er
 	marks := marksOf(r.Witness)
 	right := causeOf(marks, finding.MarkKind(t.Answer))
 	chosen := finding.MarkKind(answer)
-	if answer == "" && c.Choose != nil {
-		c.show(r)
+	if answer == "" {
+		c.show(withoutCause(r))
 		var events []i18n.Text
 		for _, m := range marks {
 			events = append(events, m.told())
@@ -251,16 +311,32 @@ func (c *Checker) cause(ctx context.Context, t Task, answer string) (Outcome, er
 			return Outcome{}, err
 		}
 		if n < 0 || n >= len(marks) {
-			return Outcome{}, fmt.Errorf("%w: there are the events 1 to %d", ErrAnswer, len(marks))
+			return Outcome{}, &AnswerError{i18n.F("there are the events 1 to %d", len(marks))}
 		}
 		if chosen = marks[n].Kind; marks[n].Kind == right.Kind && marks[n].At != right.At {
 			chosen = "later " + chosen // the first one of that kind it was not
 		}
+	} else if !slices.ContainsFunc(marks, func(m mark) bool { return m.Kind == chosen }) {
+		return Outcome{}, unseen
 	}
 	if chosen != right.Kind {
-		return Outcome{Says: []i18n.Text{i18n.F("Not that one: without it the wrong thing would have happened, too.")}}, nil
+		return Outcome{Says: []i18n.Text{i18n.F("Not that one. Which event came first, without which nothing would have gone wrong?")}}, nil
 	}
 	return Outcome{Done: true, Right: true, Answer: string(chosen), Says: []i18n.Text{i18n.F("Yes: %s.", right.told())}}, nil
+}
+
+// withoutCause is a result whose picture does not give away which event is the cause.
+func withoutCause(r finding.Result) finding.Result {
+	w := *r.Witness
+	w.Lanes = slices.Clone(w.Lanes)
+	for i := range w.Lanes {
+		w.Lanes[i].Marks = slices.Clone(w.Lanes[i].Marks)
+		for j := range w.Lanes[i].Marks {
+			w.Lanes[i].Marks[j].Cause = false
+		}
+	}
+	r.Witness = &w
+	return r
 }
 
 // mark is an event of a picture and where it was.

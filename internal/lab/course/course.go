@@ -103,19 +103,20 @@ type Task struct {
 }
 
 // Ask says what is to be done. file is where the lock of a repair is.
-func (t Task) Ask(file string) i18n.Text {
+func (t Task) Ask(set lab.Set, file string) i18n.Text {
 	switch t.Kind {
 	case Predict:
-		return i18n.F("Predict %s. Answer holds, breaks, or breaks: and the anomaly.", t.Experiment)
+		return i18n.F("Predict %s. Answer holds, breaks, or breaks: and one or more of its anomalies, with commas: %s.", t.Experiment, anomaliesOf(mustExperiment(set, t.Experiment)))
 	case Hold:
-		return i18n.F("%s breaks. Make it hold without doing anything else than this: change %s. Answer NAME=VALUE.", t.Experiment, i18n.List(plain(t.Allowed)...))
+		return i18n.F("%s breaks. Make it hold without doing anything else than this: change %s. Answer NAME=VALUE; %s.",
+			t.Experiment, i18n.List(plain(t.Allowed)...), i18n.Clauses(t.values(set)...))
 	case Smallest:
 		return i18n.F("Find the smallest %s with which %s holds in %d of %d runs, to within %v. lab sweep helps. Answer with the value.",
 			t.Parameter, t.Experiment, smallestRuns, smallestRuns, smallestStep)
 	case Cause:
 		return i18n.F("Run %s. Which of its events made the wrong thing possible? Answer with its number.", t.Experiment)
 	case ByHand:
-		return i18n.F("Bring this about by hand: %s, with the lock %s, in at most %d moves. Use By hand on the page of lab serve, save what was done as a file, and answer with its name.",
+		return i18n.F("Bring this about by hand: %s, with the lock %s, in at most %d moves. Use By hand on the page of lab serve, save what was done as a file, and answer with its name. Or write the file: docs/workshop.md, By hand, shows its form.",
 			titleOf(t.Aim), t.Lock, t.Most)
 	case Repair:
 		return i18n.F("%s has one mistake: the behaviour %s breaks. Mend it.", file, string(mustTemplate(t.Template).Goal))
@@ -124,6 +125,16 @@ func (t Task) Ask(file string) i18n.Text {
 			t.Lock, titleOf(t.Aim), t.Budget.String())
 	}
 	return i18n.Text{}
+}
+
+// values says what the parameters that may be changed can be.
+func (t Task) values(set lab.Set) (all []i18n.Text) {
+	for _, p := range mustExperiment(set, t.Experiment).Changeable() {
+		if slices.Contains(t.Allowed, p.Name) {
+			all = append(all, i18n.F("%s can be %s", p.Name, p.Bounds))
+		}
+	}
+	return all
 }
 
 func plain(words []string) (texts []i18n.Text) {
@@ -140,6 +151,15 @@ func mustTemplate(name string) template.Template {
 		panic(err)
 	}
 	return one
+}
+
+// mustExperiment is an experiment that a task names; a test reads all lessons.
+func mustExperiment(set lab.Set, id string) *lab.Experiment {
+	e, err := set.Find(id)
+	if err != nil {
+		panic(err)
+	}
+	return e
 }
 
 func titleOf(kind finding.Kind) i18n.Text {

@@ -104,6 +104,13 @@ func TestWrongAnswers(t *testing.T) {
 	if o, err = c.Check(t.Context(), Lessons()[2].Tasks[1], ""); err != nil || o.Answer != "killed" || asked < 2 {
 		t.Errorf("of %d events the first: %+v, %v", asked, o, err)
 	}
+	c.Choose = func(_ context.Context, events []i18n.Text) (int, error) { return len(events) - 1, nil }
+	if o, err = c.Check(t.Context(), Lessons()[2].Tasks[1], ""); err != nil || o.Done || !strings.Contains(o.Says[0].String(), "came first") {
+		t.Errorf("the last event: %+v, %v", o, err)
+	}
+	if o, err = c.Check(t.Context(), first.Tasks[0], "breaks: oversold, lost updates"); err != nil || !o.Right || o.Answer != "breaks:oversold,lost_updates" {
+		t.Errorf("two anomalies: %+v, %v", o, err)
+	}
 	// A lock that reaches the goal, and breaks what it promised before, is not mended.
 	one, err := template.Find("release")
 	fail.NowIf(t, err)
@@ -128,5 +135,18 @@ func TestVerify(t *testing.T) {
 	wrong, err := Verify(t.Context(), c, p, func(v Verified) { told = append(told, v) })
 	if err != nil || wrong != 1 || len(told) != 3 || told[0].Is != told[0].Claimed || told[1].Is || told[2].Is {
 		t.Errorf("%d wrong, %v: %+v", wrong, err, told)
+	}
+}
+
+// A script without pauses is judged as one with them, however seldom the store is looked at: in a script of a lesson the
+// next holder's key is there for less than a millisecond.
+func TestScriptWithoutPauses(t *testing.T) {
+	c := alone(t)
+	task := Lessons()[3].Tasks[2]
+	for _, after := range []string{"0", "60"} {
+		script := strings.Replace(task.Answer, `"after_ms": 100`, `"after_ms": `+after, 1)
+		if o, err := c.Check(t.Context(), task, script); err != nil || !o.Done {
+			t.Errorf("after %s ms: %+v, %v", after, o, err)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func mustBeTold(t *testing.T, where string, text i18n.Text) {
 
 func mustFit(t *testing.T, set lab.Set, l Lesson, task Task) {
 	t.Helper()
-	mustBeTold(t, l.ID, task.Ask("folder"))
+	mustBeTold(t, l.ID, task.Ask(set, "folder"))
 	for wrong, thought := range task.Thoughts {
 		mustBeTold(t, l.ID, thought)
 		_, err := finding.ParsePrediction("breaks:" + wrong)
@@ -200,7 +200,7 @@ func TestCredit(t *testing.T) {
 func TestSheet(t *testing.T) {
 	for _, l := range i18n.Languages() {
 		var sheet bytes.Buffer
-		fail.NowIf(t, Sheet(&sheet, l))
+		fail.NowIf(t, Sheet(&sheet, everyExperiment(t), l))
 		for _, lesson := range Lessons() {
 			fail.Without(t, sheet.String(), lesson.Title.In(l), lesson.Trouble.In(l))
 		}
@@ -216,12 +216,56 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 	c := &Checker{Set: everyExperiment(t)}
 	for _, l := range Lessons() {
 		for _, task := range l.Tasks {
-			if task.Kind == Cause || task.Kind == Repair {
-				continue // an event is asked for, and a program that is none cannot be built
+			bad := []string{"?"}
+			switch task.Kind {
+			case Repair:
+				continue // a program that is none cannot be built
+			case Cause:
+				bad = []string{"", "1", "2"} // the number of an event in a run that is still to come
+			case Predict:
+				bad = append(bad, "", "holds, oversold", "breaks: stuck keys, no anomaly", "breaks: queue jumping, lost commits", "breaks: ,")
+			case Hold, Smallest, ByHand, Schedule:
 			}
-			if o, err := c.Check(t.Context(), task, "?"); !errors.Is(err, ErrAnswer) {
-				t.Errorf("%s, %s: %+v, %v", l.ID, task.Kind, o, err)
+			for _, answer := range bad {
+				if o, err := c.Check(t.Context(), task, answer); !errors.Is(err, ErrAnswer) {
+					t.Errorf("%s, %s, %q: %+v, %v", l.ID, task.Kind, answer, o, err)
+				}
 			}
 		}
+	}
+}
+
+// A task says what its answer may be, so that it can be done at a terminal.
+func TestAskSaysWhatTheAnswerMayBe(t *testing.T) {
+	set := everyExperiment(t)
+	for lesson, wants := range map[int][]string{
+		0: {"oversold, lost updates", "stock-mode can be unguarded, conditional, version"},
+		3: {"docs/workshop.md"},
+	} {
+		asked := ""
+		for _, task := range Lessons()[lesson].Tasks {
+			asked += task.Ask(set, "folder").String() + "\n"
+		}
+		fail.Without(t, asked, wants...)
+	}
+}
+
+// Several anomalies of the experiment may be predicted at once.
+func TestPredictions(t *testing.T) {
+	e, err := everyExperiment(t).Find("no-lock")
+	fail.NowIf(t, err)
+	for _, answer := range []string{"breaks: oversold, lost updates", "breaks:oversold,lost_updates", "失守：超卖、更新丢失"} {
+		all, err := predictions(e, answer)
+		if err != nil || len(all) != 2 || all[0].Kind != finding.Oversold || all[1].Kind != finding.LostUpdates {
+			t.Errorf("%q: %+v, %v", answer, all, err)
+		}
+	}
+}
+
+// The picture of a task that asks for the cause does not show it, and the result stays as it was.
+func TestPictureWithoutTheCause(t *testing.T) {
+	r := finding.Result{Witness: &finding.Witness{Lanes: []finding.Lane{{Marks: []finding.Mark{{Kind: finding.Expires, Cause: true}}}}}}
+	if shown := withoutCause(r); shown.Witness.Lanes[0].Marks[0].Cause || !r.Witness.Lanes[0].Marks[0].Cause {
+		t.Errorf("%+v of %+v", shown.Witness, r.Witness)
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"strconv"
 	"strings"
 
+	"seckill/internal/lab"
 	"seckill/internal/lab/i18n"
 )
 
 // Sheet writes the teacher's sheet: the answers, the minutes, and what goes wrong in a room.
-func Sheet(w io.Writer, l i18n.Language) error {
+func Sheet(w io.Writer, set lab.Set, l i18n.Language) error {
 	var text strings.Builder
 	total := 0
 	say := func(t i18n.Text) { fmt.Fprintf(&text, "%s\n", t.In(l)) }
@@ -25,7 +26,7 @@ func Sheet(w io.Writer, l i18n.Language) error {
 		say(i18n.F("%d minutes, from minute %d on; %s. Goal: %s", lesson.Minutes, total-lesson.Minutes, lesson.Level.Text(), lesson.Goal))
 		fmt.Fprintln(&text)
 		for n, task := range lesson.Tasks {
-			fmt.Fprintf(&text, "%d. %s\n   %s\n", n+1, task.Ask(fmt.Sprintf("lesson%d/main.go", i+1)).In(l), i18n.F("Answer: %s", task.told()).In(l))
+			fmt.Fprintf(&text, "%d. %s\n   %s\n", n+1, task.Ask(set, fmt.Sprintf("lesson%d/main.go", i+1)).In(l), i18n.F("Answer: %s", task.told()).In(l))
 		}
 		fmt.Fprintln(&text)
 		say(i18n.F("In a room: %s", lesson.Trouble))

@@ -182,6 +182,9 @@ func (h *History) lockGone(v *Hold) (gone int64, ok bool) {
 	if at, seen := h.seenWithout(v); seen {
 		return at, true
 	}
+	if at, seen := h.deletedUnseen(v); seen {
+		return at, true
+	}
 	if v.Releasing == nil || v.Releasing.Stored == nil || v.How != EndReleased {
 		return 0, false
 	}
@@ -228,6 +231,38 @@ func (h *History) seenWithout(v *Hold) (at int64, ok bool) {
 			}
 		case had && (k.Value == "" || k.Certain):
 			return k.From, true
+		}
+	}
+	return 0, false
+}
+
+// deletedUnseen is when a lock was gone that the observer never saw: it was there for less than the time between two
+// samples. Another holder's release found it there and reports that it has deleted something, and the observer sees no
+// trace of the lock afterwards.
+func (h *History) deletedUnseen(v *Hold) (at int64, ok bool) {
+	keys := h.Store[v.Key]
+	if keys == nil || v.Releasing != nil && v.Releasing.Stored != nil && v.stores(v.Releasing.Stored.Owner) {
+		return 0, false
+	}
+	for _, c := range h.HoldsOf[v.Key] {
+		if c.Owner == v.Owner || c.Released == nil || !MayHaveDeleted(c) || c.Releasing.Stored == nil || !v.stores(c.Releasing.Stored.Owner) {
+			continue
+		}
+		until := min(v.End, h.End+1)
+		if end, known := v.LeaseEnd(); known {
+			until = min(until, end)
+		}
+		if ttl := c.Releasing.Stored.TTLMS; ttl != nil {
+			until = min(until, c.Releasing.At+Nanos(*ttl)-TTLSlack)
+		}
+		looked := c.Released.At + ObservationDelay
+		now := keys.At(looked)
+		if looked >= until || now == nil || now.Unknown {
+			continue
+		}
+		there := func(k Entry) bool { return k.To > looked && v.stores(k.Value) }
+		if !slices.ContainsFunc(keys.Entries, there) {
+			return c.Released.At, true
 		}
 	}
 	return 0, false

@@ -52,10 +52,11 @@ func (s *Server) course(w http.ResponseWriter, _ *http.Request) error {
 		return err
 	}
 	s.following = true
-	return writeJSON(w, http.StatusOK, newCourse(s.config.Course, p))
+	return writeJSON(w, http.StatusOK, s.newCourse(p))
 }
 
-func newCourse(folder string, p *course.Progress) courseJSON {
+func (s *Server) newCourse(p *course.Progress) courseJSON {
+	folder := s.config.Course
 	next, _, _ := p.Next()
 	all := courseJSON{Folder: folder, Next: next.ID}
 	for i, l := range course.Lessons() {
@@ -75,7 +76,7 @@ func newCourse(folder string, p *course.Progress) courseJSON {
 		file := filepath.Join(folder, "lesson"+number, "main.go")
 		for n, t := range l.Tasks {
 			task := taskJSON{
-				Kind: t.Kind, Ask: t.Ask(file).All(), Experiment: t.Experiment, Lock: t.Lock, Command: "go run ./cmd/lab check " + number,
+				Kind: t.Kind, Ask: t.Ask(s.config.Experiments, file).All(), Experiment: t.Experiment, Lock: t.Lock, Command: "go run ./cmd/lab check " + number,
 			}
 			if t.Kind == course.Repair {
 				task.Command = "go run ./cmd/lab course next && " + task.Command + " --watch"
@@ -115,7 +116,7 @@ func (s *Server) hint(w http.ResponseWriter, r *http.Request) error {
 	if err := p.Save(s.config.Course); err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, newCourse(s.config.Course, p))
+	return writeJSON(w, http.StatusOK, s.newCourse(p))
 }
 
 // credit counts a run of the page for the course, if it does the task that comes next. It leaves no file for who has not begun the
