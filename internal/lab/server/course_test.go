@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"seckill/internal/lab/course"
+	"seckill/internal/lab/experiments"
+	"seckill/internal/lab/testbed"
 	"seckill/internal/testkit/fail"
 )
 
 // The page shows the course as the command line has it, and a hint that it asks for counts there.
 func TestCourseOfThePage(t *testing.T) {
-	f := start(t)
+	all, err := experiments.All()
+	fail.NowIf(t, err)
+	f := startOn(t, testbed.Options{Embedded: true}, all, make(chan struct{}))
 	f.want(http.StatusBadRequest, "no lesson", http.MethodPost, "/api/course/hint", `{"lesson":"none"}`)
 	f.want(http.StatusOK, `"hints":[{"en":"`, http.MethodPost, "/api/course/hint", `{"lesson":"wrong-del"}`)
 	p, err := course.Load(f.course)

@@ -80,9 +80,16 @@ func start(t *testing.T) *fixture {
 
 func startWith(t *testing.T, o testbed.Options) *fixture {
 	t.Helper()
-	f := &fixture{t: t, goOn: make(chan struct{}), course: t.TempDir()}
+	goOn := make(chan struct{})
+	return startOn(t, o, pair(goOn), goOn)
+}
+
+// startOn is a laboratory of some experiments, which may wait until goOn is closed.
+func startOn(t *testing.T, o testbed.Options, set lab.Set, goOn chan struct{}) *fixture {
+	t.Helper()
+	f := &fixture{t: t, goOn: goOn, course: t.TempDir()}
 	s, err := server.New(t.Context(), server.Config{
-		Experiments: pair(f.goOn), Options: o, Open: testbed.Open, Course: f.course,
+		Experiments: set, Options: o, Open: testbed.Open, Course: f.course,
 		RefersTo: func(*lab.Experiment) *lab.Experiment { return nil },
 		Report: func(w io.Writer, ran []server.Ran, _ i18n.Language) error {
 			for _, r := range ran {
