@@ -25,9 +25,11 @@ func TestOneTicketAUser(t *testing.T) {
 		var asking sync.WaitGroup
 		for i := range 50 {
 			asking.Go(func() {
-				a, err := w.instances[i%2].Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 1})
-				fail.If(t, err)
-				fail.Unequal(t, a.Ticket, mine.Ticket)
+				w.inTurn(func() {
+					a, err := w.instances[i%2].Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 1})
+					fail.If(t, err)
+					fail.Unequal(t, a.Ticket, mine.Ticket)
+				})
 			})
 		}
 		asking.Wait()
