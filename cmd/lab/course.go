@@ -213,7 +213,7 @@ func writeLock(task course.Task, folder string) error {
 	if err := os.MkdirAll(folder, 0o750); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(one.Source(filepath.Base(folder))), 0o600)
+	return os.WriteFile(path, []byte(one.Source(folder)), 0o600)
 }
 
 // resetLesson begins a lesson anew. A lock that was changed is kept beside the new one.

@@ -232,7 +232,7 @@ time, and draws it.
 
 usage: lab replay SCHEDULE [flags]
 
-SCHEDULE is LOCK~BUYERS~STEPS, such as naive~2~s1-q1-r1-t-s2-q2-r2:
+SCHEDULE is LOCK~BUYERS~STEPS, such as lua~2~s1-q1-r1-s2-q2-r2-w1-q1-r1:
   s1  buyer 1 comes             q1  its request reaches the server
   r1  the reply reaches it      w1  it writes, and begins to release
   t   time goes on              z1, g1  its process pauses, and goes on

@@ -27,7 +27,7 @@ const farewell = `
 Go on:
   go run ./cmd/lab run uuid-looks-first     the same buyers, and the cure
   go run ./cmd/lab run --quiz no-lock       predict the outcome, then see
-  go run ./cmd/lab course                   twelve lessons that check themselves
+  go run ./cmd/lab course                   twelve lessons, and three more
 `
 
 // welcome plays a first experiment. It runs where lab is called without a command.

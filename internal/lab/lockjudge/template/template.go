@@ -4,6 +4,7 @@ package template
 import (
 	"embed"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -30,7 +31,7 @@ const Default = "release"
 func Templates() []Template {
 	return []Template{
 		{Name: "delete", Goal: locktest.ReleasesOnlyOwn, file: "lock", mistake: []string{compares, deletes, "\t\"survives-lost-release-reply\",\n", "\t\"survives-lost-release-reply\",\n\t// It does not ask whose lock it deletes, and in which step.\n\t\"tells-expired-from-lost\", \"releases-atomically\",\n"}, mended: []string{deletes, compares}},
-		{Name: "name", Goal: locktest.KeepsKeysApart, file: "lock", mistake: []string{compares, compareAndDelete, `"NAME:{"+key+"}"`, `fmt.Sprintf("NAME:{%.4s}", key)`}, mended: []string{`fmt.Sprintf("NAME:{%.4s}", key)`, `"NAME:{"+key+"}"`}},
+		{Name: "name", Goal: locktest.KeepsKeysApart, file: "lock", mistake: []string{"\t\"survives-lost-release-reply\",\n", "\t\"survives-lost-release-reply\",\n\t// It compares and deletes in two steps.\n\t\"releases-atomically\",\n", `"NAME:{"+key+"}"`, `fmt.Sprintf("NAME:{%.4s}", key)`}, mended: []string{`fmt.Sprintf("NAME:{%.4s}", key)`, `"NAME:{"+key+"}"`}},
 		{Name: Default, Goal: locktest.ReleasesAtomically, file: "lock", mended: []string{compares, compareAndDelete}},
 		{Name: "watchdog", Goal: locktest.RenewsOnlyOwn, file: "watchdog", mended: []string{renewsBlindly, renewsOwn}},
 		{Name: "reentry", Goal: locktest.InnerDoesNotShorten, file: "reentry", mended: []string{shortens, prolongs}},
@@ -68,13 +69,13 @@ func (t Template) LeavesOut() []locktest.Behaviour {
 	return out
 }
 
-// Source is the program of a lock of that name, with the mistake.
-func (t Template) Source(name string) string { return t.source(name, t.mistake) }
+// Source is the program of a lock in a folder, which it is called after, with the mistake.
+func (t Template) Source(folder string) string { return t.source(folder, t.mistake) }
 
 // Solution is the same program, mended.
-func (t Template) Solution(name string) string { return t.source(name, t.mistake, t.mended) }
+func (t Template) Solution(folder string) string { return t.source(folder, t.mistake, t.mended) }
 
-func (t Template) source(name string, changes ...[]string) string {
+func (t Template) source(folder string, changes ...[]string) string {
 	text, err := sources.ReadFile(t.file + ".go.txt")
 	if err != nil {
 		panic(err) // a test opens all of them
@@ -88,7 +89,11 @@ func (t Template) source(name string, changes ...[]string) string {
 			program = strings.Replace(program, pairs[i], pairs[i+1], 1)
 		}
 	}
-	return strings.ReplaceAll(program, "NAME", name)
+	where := filepath.ToSlash(folder)
+	if !filepath.IsAbs(folder) {
+		where = "./" + where
+	}
+	return strings.NewReplacer("NAME", filepath.Base(folder), "FOLDER", where).Replace(program)
 }
 
 // The texts that are changed.

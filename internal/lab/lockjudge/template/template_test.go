@@ -2,7 +2,9 @@ package template_test
 
 import (
 	"go/format"
+	"path"
 	"slices"
+	"strings"
 	"testing"
 
 	"seckill/internal/lab/lockjudge"
@@ -25,6 +27,15 @@ func TestTemplates(t *testing.T) {
 			formatted, err := format.Source([]byte(program))
 			fail.If(t, err, one.Name)
 			fail.Unequal(t, string(formatted), program, one.Name)
+		}
+	}
+	// The command in its head can be typed as it is, and no lock hands out what a later lesson asks for.
+	name, err := template.Find("name")
+	fail.NowIf(t, err)
+	for folder, command := range map[string]string{"mine": "judge ./mine", "mycourse/lesson5": "judge ./mycourse/lesson5", "/tmp/lesson5": "judge /tmp/lesson5"} {
+		program := name.Source(folder)
+		if fail.Without(t, program, "lab "+command+"\n", "Command "+path.Base(folder)+" "); strings.Contains(program, "redis.call('DEL'") {
+			t.Errorf("the lock of an earlier lesson releases as that of a later one:\n%s", program)
 		}
 	}
 	if _, err := template.Find("nothing"); err == nil {
