@@ -266,7 +266,7 @@ func steps(all lab.Set, e *lab.Experiment) []i18n.Text {
 		return []i18n.Text{e.Says(lab.Arrangement)}
 	}
 	return []i18n.Text{
-		i18n.F("In %s: %s", first.ID, first.Says(lab.Arrangement)), i18n.F("Here: %s", e.Says(lab.Arrangement)),
+		i18n.F("In %s (lab show %s): %s", first.ID, first.ID, first.Says(lab.Arrangement)), i18n.F("Here: %s", e.Says(lab.Arrangement)),
 	}
 }
 

@@ -164,6 +164,21 @@ func TestLateMachine(t *testing.T) {
 	}
 }
 
+// Where the service cannot be built, another run comes to the same: the machine is not blamed, however late it was.
+func TestNoServiceIsNotRepeated(t *testing.T) {
+	noticed, attempts := 0, 0
+	env := opened(t, testbed.Options{Notice: func(i18n.Text) { noticed++ }})
+	e := experiment("a", "b", finding.Breaks, finding.Oversold)
+	e.Scenario = func(t *Trial, _ Setup) {
+		attempts++
+		t.Fatalf("%w: go build: no such folder", testbed.ErrNoService)
+	}
+	l := &Lab{env: env, watch: func() func() time.Duration { return func() time.Duration { return time.Second } }}
+	if r := l.Run(t.Context(), &e); attempts != 1 || noticed != 0 || !strings.Contains(r.Failed, "cannot be built") {
+		t.Errorf("%d attempts, %d notices, %q", attempts, noticed, r.Failed)
+	}
+}
+
 // A run that holds because the situation did not arise is repeated, and comes to no verdict if it never does. A run that
 // breaks needs no situation, and with other numbers it need not arise.
 func TestSituationThatDidNotArise(t *testing.T) {

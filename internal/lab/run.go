@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,12 +65,12 @@ const (
 
 // runWith runs an experiment with the setup of another one, or its own. A run that comes to no
 // verdict on a machine that was late is repeated: a step of its preparation may have missed its
-// limit. So is one whose situation did not arise. A verdict stands, whatever it is; one that is not the expected one says
+// limit; one for which there is no service would come to the same. So is one whose situation did not arise. A verdict stands, whatever it is; one that is not the expected one says
 // how late the machine was.
 func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 	for attempt := 1; ; attempt++ {
 		stop := l.watch()
-		r, missed := l.attempt(ctx, e, of)
+		r, missed, err := l.attempt(ctx, e, of)
 		stalled := stop()
 		if !missed.IsZero() && attempt < maxAttempts && ctx.Err() == nil {
 			l.env.Options().Notice(i18n.F("%s: the situation did not arise: %s; it is run again", e.ID, missed))
@@ -80,7 +81,7 @@ func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 				Name: i18n.F("this machine was late, which may have decided it, by"), Value: float64(stalled.Milliseconds()), Unit: i18n.F("ms"),
 			})
 		}
-		if r.Failed == "" || stalled < lateMachine || attempt == maxAttempts || ctx.Err() != nil {
+		if r.Failed == "" || errors.Is(err, testbed.ErrNoService) || stalled < lateMachine || attempt == maxAttempts || ctx.Err() != nil {
 			return r
 		}
 		reason, _, _ := strings.Cut(r.Failed, "\n")
@@ -91,7 +92,7 @@ func (l *Lab) runWith(ctx context.Context, e, of *Experiment) finding.Result {
 
 // attempt runs an experiment once, on the servers that the setup needs.
 // If it holds because its situation did not arise, there is no verdict, and missed says what did not happen.
-func (l *Lab) attempt(ctx context.Context, e, of *Experiment) (r finding.Result, missed i18n.Text) {
+func (l *Lab) attempt(ctx context.Context, e, of *Experiment) (r finding.Result, missed i18n.Text, err error) {
 	options := l.env.Options()
 	t := newTrial(e, finding.Result{
 		ID: e.ID, Title: e.Title, Group: e.Group, Lock: of.Lock(), Expect: e.Expect, Changed: of.Changed,
@@ -123,7 +124,7 @@ func (l *Lab) attempt(ctx context.Context, e, of *Experiment) (r finding.Result,
 		t.result.Engine = t.Engine()
 		t.result.DurationMS = t.Elapsed().Milliseconds()
 	}
-	return t.result, t.missed
+	return t.result, t.missed, err
 }
 
 // nonDefaultFlags returns the flags of lab run that differ from the defaults.

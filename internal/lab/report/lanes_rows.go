@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -120,14 +121,16 @@ func sign(k finding.MarkKind) rune {
 func (t *text) legend(brief bool) string {
 	d := drawing{lanes: t.lanes}
 	spans, marks, wrong, cause := d.used()
+	// The text beside these does not say what they are: “told” of what, and who woke whom.
+	unexplained := []finding.MarkKind{finding.Renews, finding.Told, finding.Wakes}
 	var parts []string
 	for _, kind := range spanKinds() {
-		if spans[kind] && (!brief || !t.said[kind]) {
+		if spans[kind] && (!brief || !t.said[kind] || kind == finding.Paused) {
 			parts = append(parts, strings.Repeat(string(barStyle(finding.Span{Kind: kind}).fill), 2)+" "+spanMeaning(kind).In(t.lang))
 		}
 	}
 	for _, k := range markKinds() {
-		if marks[k.kind] && (!brief || k.kind == finding.Renews) {
+		if marks[k.kind] && (!brief || slices.Contains(unexplained, k.kind)) {
 			parts = append(parts, string(k.sign)+" "+k.means.In(t.lang))
 		}
 	}

@@ -134,6 +134,15 @@ func TestLegendLeavesOutWhatBarsSay(t *testing.T) {
 	}
 }
 
+// What a sign means is told where it is drawn, also beside the short text of an experiment on one screen.
+func TestBriefLegend(t *testing.T) {
+	wit := finding.Witness{Lanes: []finding.Lane{{Name: "buyer 1", Role: finding.Actor, Spans: []finding.Span{{Kind: finding.Paused, To: 50, Label: i18n.Plain("paused")}},
+		Marks: []finding.Mark{{Kind: finding.Wakes, At: 60}, {Kind: finding.Told, At: 90}}}}}
+	var out strings.Builder
+	fail.NowIf(t, report.Brief(&out, wit, 100, false, i18n.English))
+	fail.Without(t, strings.ReplaceAll(out.String(), "\u00a0", " "), "△ is woken", "◇ learns that it holds no longer", "░░ stands still")
+}
+
 // The terminal tells the steps that the page plays.
 func TestSteps(t *testing.T) {
 	wit := finding.Witness{Kind: finding.StuckKeys, Lanes: []finding.Lane{

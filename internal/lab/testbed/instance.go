@@ -310,46 +310,45 @@ func (r *Rig) buildFolder() string {
 }
 
 const (
-	// shortBuild is how long a build may take before it is announced: nothing had changed.
+	// shortBuild is how long a build takes where little has changed: its end is not announced.
 	shortBuild = time.Second
 	// buildProgressEvery is how often a build that still runs is announced.
-	buildProgressEvery = 15 * time.Second
+	buildProgressEvery = 10 * time.Second
 )
+
+// ErrNoService means that the service has no binary here, and cannot be built: another try comes to the same.
+var ErrNoService = errors.New("the service has no binary here, and cannot be built")
 
 func (r *Rig) build(path string) {
 	e := r.env
 	compiler, err := exec.LookPath("go")
 	if err != nil {
-		r.Fatalf("the service has no binary here, and cannot be built: %w; give the binary's path (lab run --api)", err)
+		r.Fatalf("%w: %w; run this in the folder of the source", ErrNoService, err)
 	}
 	began := time.Now()
 	p := testkit.Start(e.root, testkit.Command{
 		Path: compiler, Args: []string{"build", "-o", path, "seckill/cmd/api"},
 		Env: []string{"GOTMPDIR=" + e.folder}, // files of a killed build are removed with the environment
 	})
-	news, said := time.NewTimer(shortBuild), false
+	e.options.Notice(i18n.F("building the service from source (go build seckill/cmd/api)"))
+	news, long := time.NewTicker(buildProgressEvery), i18n.F("; the first time this may take some minutes")
 	defer news.Stop()
 	for done := false; !done; {
 		select {
 		case <-p.Done():
 			done = true
 		case <-news.C:
-			if said {
-				e.options.Notice(i18n.F("still building the service, %.0f s", time.Since(began).Seconds()))
-			} else {
-				e.options.Notice(i18n.F("building the service from source (go build seckill/cmd/api); the first time this takes a minute or more"))
-			}
-			said = true
-			news.Reset(buildProgressEvery)
+			e.options.Notice(i18n.Join(i18n.F("still building the service, %.0f s", time.Since(began).Seconds()), long))
+			long = i18n.Text{} // it is said once
 		case <-e.root.ctx.Done():
 			p.Kill()
 			r.Fatalf("while the service was built: %w", e.root.ctx.Err())
 		}
 	}
 	if err := p.Wait(); err != nil {
-		r.Fatalf("the service has no binary here, and cannot be built from this folder: go build: %w\n%s\ngive the binary's path (lab run --api)", err, p.Output())
+		r.Fatalf("%w: go build: %w; run this in the folder of the source\n%s", ErrNoService, err, p.Output())
 	}
-	if said {
+	if time.Since(began) > shortBuild {
 		e.options.Notice(i18n.F("the service is built, in %.0f s", time.Since(began).Seconds()))
 	}
 }
