@@ -27,6 +27,7 @@ func rooms() []comparison {
 	needs := []testbed.Server{testbed.Redis}
 	own := lab.Setup{Policy: unlocked()}
 	unfair, outOfTurn, inversions := kinds{finding.Unfair}, kinds{finding.OutOfTurn}, kinds{finding.Inversions}
+	inVain, undersold := kinds{finding.InVain}, kinds{finding.Undersold}
 	return []comparison{
 		{text: "room-order", scenario: botAtTheDoor, needs: needs, cases: []setupCase{
 			{id: "room-first-come", setup: listed(flawed.FirstCome, own), breaks: unfair},
@@ -44,6 +45,14 @@ func rooms() []comparison {
 			{id: "room-in-redis-only", setup: listed(flawed.FirstCome, own), breaks: inversions},
 			{id: "room-recorded", setup: own, holds: inversions},
 		}, parameters: []lab.Parameter{buyers(waitingCount, 10, 500)}},
+		{text: "room-stock", scenario: soldOutAhead, needs: needs, cases: []setupCase{
+			{id: "room-blind-to-stock", setup: listed(flawed.RateOnly, own), breaks: inVain},
+			{id: "room-tells-sold-out", setup: own, holds: inVain},
+		}, parameters: []lab.Parameter{buyers(behindCount, 150, 1000)}},
+		{text: "room-leavers", scenario: everySecondLeft, needs: needs, cases: []setupCase{
+			{id: "room-keeps-for-absent", setup: listed(flawed.CalledHolds, own), breaks: undersold},
+			{id: "room-calls-more", setup: own, holds: undersold},
+		}},
 	}
 }
 
@@ -66,6 +75,7 @@ type waitingRoom struct {
 	queue     flawed.Queue
 	keys      string // what all keys in Redis begin with
 	instances []*room.Service
+	rate      int64
 
 	mu    sync.Mutex
 	begin time.Time
@@ -73,7 +83,7 @@ type waitingRoom struct {
 
 // openRoom opens one at so many processes. The sale begins with the call of [waitingRoom.open].
 func openRoom(t *lab.Trial, setup lab.Setup, stock, processes int, lanes ...finding.Lane) *waitingRoom {
-	r := &waitingRoom{shop: newShop(t, setup, stock, append(lanes, redisLane())...), begin: time.Now().Add(time.Hour)}
+	r := &waitingRoom{shop: newShop(t, setup, stock, append(lanes, redisLane())...), rate: roomRate, begin: time.Now().Add(time.Hour)}
 	r.keys = fmt.Sprintf("%slab:room:%d:", testbed.KeyPrefix, r.sale.Voucher)
 	r.queue = flawed.OpenQueue(t.RedisClient(), r.keys+"queue")
 	for range processes {
@@ -102,7 +112,7 @@ func (r *waitingRoom) Voucher(context.Context, int64) (*voucher.Voucher, error) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	policy := r.sale.Policy
-	policy.Room = &voucher.Room{Rate: roomRate, DrawS: voucher.MaxDrawS, PassS: voucher.MaxPassS}
+	policy.Room = &voucher.Room{Rate: r.rate, DrawS: voucher.MaxDrawS, PassS: voucher.MaxPassS}
 	return &voucher.Voucher{ID: r.sale.Voucher, BeginAt: r.begin, EndAt: r.begin.Add(time.Hour), Policy: policy}, nil
 }
 

@@ -68,6 +68,7 @@ const (
 	NeedlessWaits   Kind = "needless_waits"
 	Unfair          Kind = "unfair"
 	OutOfTurn       Kind = "out_of_turn"
+	InVain          Kind = "in_vain"
 )
 
 // Info describes a kind of anomaly.
@@ -116,6 +117,7 @@ func Kinds() []Info {
 		{NeedlessWaits, "needless waits", "readers that had to wait for another reader"},
 		{Unfair, "unfair", "of the first places, those that one visitor took beyond what chance gives to as many users"},
 		{OutOfTurn, "out of turn", "visitors let in whose turn it was not: beyond the rate, or with another's pass"},
+		{InVain, "waits in vain", "visitors who are still told to wait, ten seconds after the last unit was sold"},
 	}
 }
 

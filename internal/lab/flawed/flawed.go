@@ -114,6 +114,10 @@ const (
 	OwnWindow Name = "own-window"
 	// BearerPass is a signed pass that does not say for whom it is.
 	BearerPass Name = "bearer-pass"
+	// RateOnly calls so many visitors a second, and asks for nothing else.
+	RateOnly Name = "rate-only"
+	// CalledHolds keeps a unit for each visitor who is called, whether that one is there or not.
+	CalledHolds Name = "called-holds"
 )
 
 // Names lists all.
@@ -123,7 +127,7 @@ func Names() []Name {
 		TwoNames, KeyWithoutVoucher, CallOnThis, OneServer,
 		StateNotAsked, EventNotRecorded, LatestEventWins, KeyMessage, StockNotAsked, GateFirst,
 		CountThenInsert, StockBeforeUser, UserInDatabase, MessageApart, LockedIsSold, OwnCounter, OneForAll, OwnClock, StockWritten, PausedInRedis,
-		FirstCome, OwnWindow, BearerPass,
+		FirstCome, OwnWindow, BearerPass, RateOnly, CalledHolds,
 	}
 }
 

@@ -92,3 +92,45 @@ func (p BearerPasses) mac(content []byte) []byte {
 	mac.Write(content)
 	return mac.Sum(nil)
 }
+
+// Pace is [RateOnly]: up to which place it calls follows from the time alone.
+type Pace struct {
+	Began time.Time
+	Rate  int64 // a second
+}
+
+// Serving returns up to which place visitors are called.
+func (p Pace) Serving(now time.Time) int64 {
+	return int64(now.Sub(p.Began).Seconds() * float64(p.Rate))
+}
+
+// Holds are [CalledHolds]: a call keeps a unit for a place, until its visitor orders or the time to do so is over.
+type Holds struct {
+	keep    time.Duration
+	now     func() time.Time
+	serving int64
+	until   map[int64]time.Time // by place
+}
+
+// OpenHolds returns holds that last so long by a clock.
+func OpenHolds(keep time.Duration, now func() time.Time) *Holds {
+	return &Holds{keep: keep, now: now, until: map[int64]time.Time{}}
+}
+
+// Call calls a place for each unit that is left and not kept, of so many places, and returns up to which one it has called.
+func (h *Holds) Call(left, places int64) (serving int64) {
+	var kept int64
+	for _, until := range h.until {
+		if h.now().Before(until) {
+			kept++
+		}
+	}
+	for ; kept < left && h.serving < places; kept++ {
+		h.serving++
+		h.until[h.serving] = h.now().Add(h.keep)
+	}
+	return h.serving
+}
+
+// Ordered ends the hold of a place.
+func (h *Holds) Ordered(place int64) { delete(h.until, place) }
