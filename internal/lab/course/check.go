@@ -77,10 +77,10 @@ func (c *Checker) Check(ctx context.Context, t Task, answer string) (Outcome, er
 }
 
 // played runs an experiment until it comes out as it is known to.
-func (c *Checker) played(ctx context.Context, id string) (*lab.Experiment, finding.Result, error) {
+func (c *Checker) played(ctx context.Context, id string) (finding.Result, error) {
 	e, err := c.Set.Find(id)
 	if err != nil {
-		return nil, finding.Result{}, err
+		return finding.Result{}, err
 	}
 	var r finding.Result
 	for range tries {
@@ -89,7 +89,7 @@ func (c *Checker) played(ctx context.Context, id string) (*lab.Experiment, findi
 			break
 		}
 	}
-	return e, r, failed(ctx, r)
+	return r, failed(ctx, r)
 }
 
 // failed is why a run has no verdict.
@@ -121,7 +121,7 @@ func (c *Checker) predict(ctx context.Context, t Task, answer string) (Outcome, 
 	if err != nil {
 		return Outcome{}, err
 	}
-	_, r, err := c.played(ctx, t.Experiment)
+	r, err := c.played(ctx, t.Experiment)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -290,7 +290,7 @@ func (c *Checker) cause(ctx context.Context, t Task, answer string) (Outcome, er
 	if _, err := strconv.Atoi(answer); err == nil || answer == "" && c.Choose == nil {
 		return Outcome{}, unseen
 	}
-	_, r, err := c.played(ctx, t.Experiment)
+	r, err := c.played(ctx, t.Experiment)
 	switch {
 	case err != nil:
 		return Outcome{}, err

@@ -28,7 +28,7 @@ func (h History) Evidence(t *testing.T) judge.Evidence {
 }
 
 // Histories returns examples of every kind of anomaly, and of histories without any.
-func Histories() []History { return histories }
+func Histories() []History { return append(histories[:len(histories):len(histories)], unseen...) }
 
 var histories = []History{
 	{Name: "nothing"},
@@ -168,26 +168,6 @@ var histories = []History{
 		106 17 released asked=105
 		107 store free
 		120 api-2 killed`, Want: map[finding.Kind]int{finding.Overlaps: 1, finding.WrongReleases: 1}},
-	{Name: "a key that the observer never saw is deleted", Events: `
-		0   store free
-		1   17 acquired asked=0
-		2   store 17 ttl=100
-		101 store free
-		102 18@2 acquired asked=101
-		104 17 releasing asked=103 left=-1 stored=18
-		105 17 released asked=104
-		400 end`, Want: map[finding.Kind]int{finding.WrongReleases: 1, finding.Overlaps: 1}},
-	{Name: "a release of another key, and the observer was late", Events: `
-		0   store free
-		1   17 acquired asked=0
-		2   store 17 ttl=100
-		101 store free
-		102 18@2 acquired asked=101
-		104 17 releasing asked=103 left=-1 stored=18
-		105 17 released asked=104
-		140 store 18 ttl=60
-		202 store free
-		400 end`, Want: map[finding.Kind]int{finding.Overlaps: 1}},
 	{Name: "the lease was over when the key went", Events: `
 		1   17 acquired asked=0 left=1000
 		102 18@2 acquired asked=50
