@@ -2,6 +2,7 @@ package room_test
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/room"
+	"seckill/internal/room/ledger"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
@@ -37,10 +39,12 @@ func TestOneTicketAUser(t *testing.T) {
 		if other.Ticket == mine.Ticket || other.Waiting != 2 {
 			t.Errorf("another user got %+v", other)
 		}
-		forged := []byte(mine.Ticket)
-		forged[3]++
+		content, err := base64.RawURLEncoding.DecodeString(mine.Ticket)
+		fail.NowIf(t, err)
+		content[15]++ // the end of the number
+		forged := base64.RawURLEncoding.EncodeToString(content)
 		for what, q := range map[string]room.Query{
-			"another user's": {Ticket: mine.Ticket, User: 2}, "forged": {Ticket: string(forged), User: 1},
+			"another user's": {Ticket: mine.Ticket, User: 2}, "forged": {Ticket: forged, User: 1},
 			"no ticket": {Ticket: "x", User: 1}, "cut": {Ticket: mine.Ticket[:20], User: 1},
 		} {
 			q.VoucherID = voucherID
@@ -236,6 +240,21 @@ func TestEstimateKnowsTheStock(t *testing.T) {
 				t.Errorf("%d are ahead, %d units are left, and it will take %v", a.Ahead, a.UnitsLeft, a.Estimate)
 			}
 		}
+	})
+}
+
+// The stock that was read for another state of Redis, which has lost how many passes there were, gives no pass.
+func TestStockIsOfThisState(t *testing.T) {
+	play(t, 10, policyOf(10), 1, func(t *testing.T, w *world) {
+		ticket := w.enter(1)
+		until(time.Minute + 3*time.Second)
+		stock := room.Stock{Left: 10, Born: "another"}
+		reply, err := ledger.New(w.client, "t:", 16).Claim(t.Context(), room.ClaimCall{
+			VoucherID: voucherID, UserID: 1, Number: ticket.Number, Rate: 10, PassFor: time.Minute, Stock: stock, Keep: time.Hour,
+		})
+		fail.NowIf(t, err)
+		fail.Unequal(t, reply.Verdict, room.OtherStock)
+		fail.Unequal(t, w.look(1, ticket.Ticket).State, room.HasPass)
 	})
 }
 
