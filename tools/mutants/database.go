@@ -14,11 +14,6 @@ func inDatabase() []mutant {
 			`if value := variables[name]; value != "" && value != "OFF" {`, `if value := variables[name]; value != "" && value != "OFF" && name == "" {`, database},
 		{"a session that has not what was set in it is used", "internal/database/settings.go",
 			"there && value != wanted[name] {", "there && value != wanted[name] && !transactional && name == \"\" {", database},
-		{"on Vitess another shard's log is flushed", "internal/database/durable.go", "if !d.vitess() {", "if true {", database},
-		{"the money of an order is in another shard than the order", "deploy/vitess/vschema.json",
-			`"payments": {"column_vindexes": [{"column": "voucher_id"`, `"payments": {"column_vindexes": [{"column": "order_id"`, database},
-		{"a stock that Vitess does not have is not refused there", "internal/database/vitess.go",
-			"case p.Stock == voucher.StockUnits:", "case p.Stock == \"\":", database},
 		{"an id that another voucher's order has looks like a user's second order", "internal/database/admission_store.go",
 			"if _, of := users[row.VoucherID]; !of {", "if _, of := users[row.VoucherID]; !of && row.ID == 0 {", database},
 		{"each probe keeps a write of its own waiting", "internal/database/writable.go",
@@ -86,5 +81,17 @@ func inDatabase() []mutant {
 		{"a lock wait that ran out is repeated in the same transaction", "internal/database/transact.go",
 			"	t.ended = true\n	if t.conn == nil {\n		return\n	}\n	if err", "	t.ended = true\n	if t.collided != nil {\n		_ = t.conn.Close()\n		return\n	}\n	if t.conn == nil {\n		return\n	}\n	if err", database},
 		{"what another transaction wrote is acted on before it is on the disk", "internal/database/durable.go", "if !d.batches {", "if true {", database},
+	}
+}
+
+// onShards lists faults of what the service knows of Vitess.
+func onShards() []mutant {
+	const database = "./internal/database"
+	return []mutant{
+		{"on Vitess another shard's log is flushed", "internal/database/durable.go", "if !d.vitess() {", "if true {", database},
+		{"the money of an order is in another shard than the order", "deploy/vitess/vschema.json",
+			`"payments": {"column_vindexes": [{"column": "voucher_id"`, `"payments": {"column_vindexes": [{"column": "order_id"`, database},
+		{"a stock that Vitess does not have is not refused there", "internal/database/vitess.go",
+			"case p.Stock == voucher.StockUnits:", "case p.Stock == \"\":", database},
 	}
 }

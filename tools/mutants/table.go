@@ -13,5 +13,5 @@ type mutant struct {
 // table lists the faults. They are of the kind that one makes: a comparison left out, a step too early, a bound that is
 // off by one. A new promise comes with its fault.
 func table() []mutant {
-	return slices.Concat(inLocks(), inOrders(), inAdmission(), inDatabase(), inStock(), inSteering(), inRooms(), inAPI(), inLaboratory())
+	return slices.Concat(inLocks(), inOrders(), inAdmission(), inDatabase(), onShards(), inStock(), inSteering(), inRooms(), inAPI(), inLaboratory())
 }

@@ -1,6 +1,7 @@
 package judgetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func (h History) Evidence(t *testing.T) judge.Evidence {
 }
 
 // Histories returns examples of every kind of anomaly, and of histories without any.
-func Histories() []History { return append(histories[:len(histories):len(histories)], unseen...) }
+func Histories() []History { return slices.Concat(histories, unseen) }
 
 var histories = []History{
 	{Name: "nothing"},
