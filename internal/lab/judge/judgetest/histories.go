@@ -1,7 +1,6 @@
 package judgetest
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -27,9 +26,6 @@ func (h History) Evidence(t *testing.T) judge.Evidence {
 	}
 	return ev
 }
-
-// Histories returns examples of every kind of anomaly, and of histories without any.
-func Histories() []History { return slices.Concat(histories, unseen) }
 
 var histories = []History{
 	{Name: "nothing"},

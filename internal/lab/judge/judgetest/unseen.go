@@ -1,6 +1,13 @@
 package judgetest
 
-import "seckill/internal/lab/finding"
+import (
+	"slices"
+
+	"seckill/internal/lab/finding"
+)
+
+// Histories returns examples of every kind of anomaly, and of histories without any.
+func Histories() []History { return slices.Concat(histories, unseen) }
 
 // unseen are histories of keys that were there for less than the time between two samples.
 var unseen = []History{
