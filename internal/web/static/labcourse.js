@@ -66,6 +66,7 @@ export function courseView(lab) {
         }, t('lab.course.hint', { n: l.hints.length + 1 }))));
   }
 
+  if (course) draw(); // another language: what was loaded is there at once
   return {
     element,
     shows: () => false,
