@@ -137,7 +137,7 @@ func courseStatus(w io.Writer, req courseRequest, p *course.Progress) error {
 	return err
 }
 
-// nextTask tells what is to be done next, and puts the lock there if one is to be mended.
+// nextTask prints the next task. If the task is to mend a lock, it writes the lock's files.
 func nextTask(w io.Writer, req courseRequest, all lab.Set, p *course.Progress) error {
 	l, number, open := p.Next()
 	if !open {

@@ -148,7 +148,7 @@ func (h *hall) pollAfter(a *Answer, t *Ticket, untilBegin time.Duration) time.Du
 	case Ended:
 		return pollFar
 	case NotOpen:
-		return within(time.Until(a.OpensAt))
+		return within(a.OpensAt.Sub(time.UnixMilli(h.clock())))
 	case Drawing:
 		if untilBegin > pollFar {
 			return within(pollFar)
