@@ -240,7 +240,7 @@ func (s *shop) accounts(received *money, placed *orders) {
 	for _, id := range placed.ids {
 		o, err := s.db.Orders().Order(t.Context(), id)
 		must(t, err)
-		d, err := s.lifecycle.Details(t.Context(), id)
+		d, err := s.lifecycle.Details(t.Context(), o)
 		must(t, err)
 		wasPaid := o.Status == order.Paid || o.Status == order.Refunding || o.Status == order.Refunded
 		if bought[id] > 1 || wasPaid != (bought[id] == 1) {

@@ -120,7 +120,7 @@ func (s *lateSale) books() map[int64]book {
 // received returns what the database has of an order's money; nil if nothing was recorded.
 func (s *lateSale) received(id int64) *order.PaymentRecord {
 	s.t.Helper()
-	d, err := s.lifecycle.Details(s.t.Context(), id)
+	d, err := s.lifecycle.Details(s.t.Context(), order.Order{ID: id, VoucherID: s.v.ID})
 	must(s.t, err)
 	switch len(d.Payments) {
 	case 0:
@@ -149,7 +149,7 @@ func (s *lateSale) finished(id int64, outcome order.Outcome) {
 	s.t.Helper()
 	o, err := s.db.Orders().Order(s.t.Context(), id)
 	must(s.t, err)
-	d, err := s.lifecycle.Details(s.t.Context(), id)
+	d, err := s.lifecycle.Details(s.t.Context(), o)
 	must(s.t, err)
 	at := s.books()[id]
 	want, refunds := order.Cancelled, 1

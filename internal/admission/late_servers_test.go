@@ -37,7 +37,7 @@ func (s *shop) wants(id int64, state order.Status, outcome order.Outcome) {
 	s.t.Helper()
 	o, err := s.db.Orders().Order(s.t.Context(), id)
 	must(s.t, err)
-	d, err := s.lifecycle.Details(s.t.Context(), id)
+	d, err := s.lifecycle.Details(s.t.Context(), o)
 	must(s.t, err)
 	if o.Status != state || len(d.Payments) != 1 || d.Payments[0].Outcome != outcome || d.Payments[0].RefundDue != outcome.Refund() {
 		s.t.Errorf("order %d is %s with %+v, want %s and %s", id, o.Status, d.Payments, state, outcome)

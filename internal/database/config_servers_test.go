@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"seckill/internal/order"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 )
@@ -106,7 +107,7 @@ func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
 		wantErr(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
 		wantErr(t, errOf(late.AdmissionStore().Persist(t.Context(), acceptedRange(2, 3, 2))))
 		for id := range int64(2) {
-			details, err := d.Lifecycle().Details(t.Context(), id+1)
+			details, err := d.Lifecycle().Details(t.Context(), order.Order{ID: id + 1, VoucherID: 1})
 			if left := details.PayBy.Sub(behind); err != nil || left > 10*time.Minute || left < 5*time.Minute {
 				t.Errorf("order %d has %v to pay, %v", id+1, left, err)
 			}

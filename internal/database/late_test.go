@@ -98,7 +98,7 @@ func (s *lateSale) persists(want order.Status, orders ...contract.Accepted) {
 // wantMoney compares what became of the money of an order.
 func (s *lateSale) wantMoney(id int64, outcome order.Outcome, refundDue bool) {
 	s.Helper()
-	d, err := s.d.Lifecycle().Details(s.Context(), id)
+	d, err := s.d.Lifecycle().Details(s.Context(), order.Order{ID: id, VoucherID: 1})
 	if err != nil || len(d.Payments) != 1 || d.Payments[0].Outcome != outcome || d.Payments[0].RefundDue != refundDue {
 		s.Errorf("the money of order %d: %+v, %v; want %s", id, d.Payments, err, outcome)
 	}
@@ -243,7 +243,7 @@ func TestLateMoneyOfSeveralPayments(t *testing.T) {
 			t.Fatalf("%+v, %v", left, err)
 		}
 		wantErr(t, s.store.RefundLate(t.Context(), left[0], order.RefundNotPayable))
-		details, err := d.Lifecycle().Details(t.Context(), 10)
+		details, err := d.Lifecycle().Details(t.Context(), left[0].Order)
 		wantErr(t, err)
 		if bought(details) != 1 || len(details.Payments) != 2 {
 			t.Errorf("%+v", details.Payments)
@@ -309,7 +309,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 			if slices.Contains(states, order.Rejected) && final[0] != order.Rejected {
 				t.Errorf("order %d was rejected, and is %s", a.OrderID, final[0])
 			}
-			switch details, err := d.Lifecycle().Details(t.Context(), a.OrderID); {
+			switch details, err := d.Lifecycle().Details(t.Context(), order.Order{ID: a.OrderID, VoucherID: 1}); {
 			case err != nil:
 				t.Error(err)
 			case final[0] != order.Paid && final[0] != order.Rejected:

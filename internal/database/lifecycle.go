@@ -289,13 +289,14 @@ func (l *Lifecycle) StatesOf(ctx context.Context, orderIDs []int64) (map[int64]o
 }
 
 // Details implements [order.LifecycleStore].
-func (l *Lifecycle) Details(ctx context.Context, orderID int64) (d order.Details, err error) {
+func (l *Lifecycle) Details(ctx context.Context, o order.Order) (d order.Details, err error) {
 	read := &tx{db: l.db} // no transaction: statements of their own
 	states := []order.Status{order.Unpaid, order.Paid, order.Cancelled, order.Expired, order.Refunding, order.Refunded}
 	times := make([]sql.NullTime, len(states))
 	const query = `SELECT pay_by, amount_cents, unpaid_at, paid_at, cancelled_at, expired_at, refunding_at, refunded_at
-		FROM order_payments WHERE order_id = ?`
-	err = read.read(ctx, query, []any{orderID}, &d.PayBy, &d.AmountCents, &times[0], &times[1], &times[2], &times[3], &times[4], &times[5])
+		FROM order_payments WHERE order_id = ? AND voucher_id = ?`
+	of := []any{o.ID, o.VoucherID}
+	err = read.read(ctx, query, of, &d.PayBy, &d.AmountCents, &times[0], &times[1], &times[2], &times[3], &times[4], &times[5])
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return order.Details{}, order.ErrNotFound
@@ -310,8 +311,8 @@ func (l *Lifecycle) Details(ctx context.Context, orderID int64) (d order.Details
 	}
 	slices.SortStableFunc(d.History, func(a, b order.HistoryEntry) int { return a.At.Compare(b.At) })
 	const payments = `SELECT payment_id, amount_cents, received_at, outcome, refund_due, refunded_at
-		FROM payments WHERE order_id = ? ORDER BY received_at, payment_id`
-	err = read.readAll(ctx, payments, []any{orderID}, func(rows *sql.Rows) error {
+		FROM payments WHERE order_id = ? AND voucher_id = ? ORDER BY received_at, payment_id`
+	err = read.readAll(ctx, payments, of, func(rows *sql.Rows) error {
 		var p order.PaymentRecord
 		var refundedAt sql.NullTime
 		err := rows.Scan(&p.PaymentID, &p.AmountCents, &p.ReceivedAt, &p.Outcome, &p.RefundDue, &refundedAt)

@@ -54,7 +54,7 @@ func wantState(t testing.TB, d *DB, id int64, history ...order.Status) order.Det
 	t.Helper()
 	o, err := d.Orders().Order(context.Background(), id)
 	wantErr(t, err)
-	details, err := d.Lifecycle().Details(context.Background(), id)
+	details, err := d.Lifecycle().Details(context.Background(), o)
 	wantErr(t, err)
 	var got []order.Status
 	for _, e := range details.History {

@@ -68,7 +68,7 @@ type Details struct {
 // cannot undo that change. Nor can it undo what DueRefunds and PaymentOf return.
 type LifecycleStore interface {
 	// Details returns what an order has besides its state, or [ErrNotFound].
-	Details(ctx context.Context, orderID int64) (Details, error)
+	Details(ctx context.Context, o Order) (Details, error)
 	// StatesOf returns the states of those of the orders that exist.
 	StatesOf(ctx context.Context, orderIDs []int64) (map[int64]Status, error)
 
@@ -197,7 +197,7 @@ func (l *Lifecycle) Details(ctx context.Context, o Order) (Details, error) {
 	case Pending, Confirmed, Rejected:
 		return Details{}, nil
 	}
-	return l.Store.Details(ctx, o.ID)
+	return l.Store.Details(ctx, o)
 }
 
 // Await waits until an order that waits for money has another state, or until the limit has passed. It does

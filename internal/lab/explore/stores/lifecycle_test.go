@@ -130,7 +130,7 @@ func (l *lives) judge(*run) (wrong []string) {
 	}
 	o, err := l.db.Orders().Order(ctx, 10*l.id)
 	fail.NowIf(l.t, err)
-	d, err := l.db.Lifecycle().Details(ctx, 10*l.id)
+	d, err := l.db.Lifecycle().Details(ctx, o)
 	fail.NowIf(l.t, err)
 	kept := 0
 	for _, p := range d.Payments {
