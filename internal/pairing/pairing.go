@@ -185,8 +185,8 @@ func (p *Pairing) Look(ctx context.Context) error {
 	return p.look(ctx)
 }
 
-// Confirm looks at both stores, unless another goroutine has done so since the call began. Who is about to rebuild a voucher
-// asks it: what was known before may be of another Redis. A nil pairing is confirmed.
+// Confirm looks at both stores, unless another goroutine has done so since the call began. It is
+// called before a voucher is rebuilt: what was known before may be of another Redis. A nil pairing is confirmed.
 func (p *Pairing) Confirm(ctx context.Context) error {
 	if p == nil {
 		return nil

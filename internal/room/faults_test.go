@@ -10,8 +10,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Redis loses everything, before the draw and after it. Every ticket that was told counts, with its position, and nobody
-// who had a pass gets a second order.
+// Redis loses everything, before the draw and after it. Every ticket that was told counts, with its position, and no
+// visitor who had a pass gets a second order.
 func TestRedisIsEmptied(t *testing.T) {
 	play(t, 40, policyOf(10), 2, func(t *testing.T, w *world) {
 		tickets := make(map[int64]string)
@@ -258,7 +258,7 @@ func TestOrderOfService(t *testing.T) {
 	})
 }
 
-// Who waits is told at once: called, paused, sold out.
+// Waiting visitors are told at once: called, paused, sold out.
 func TestAwait(t *testing.T) {
 	play(t, 1, policyOf(5), 1, func(t *testing.T, w *world) {
 		tickets := []string{w.enter(1).Ticket, w.enter(2).Ticket, w.enter(3).Ticket}

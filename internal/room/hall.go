@@ -198,7 +198,7 @@ func (h *hall) stillThere(ctx context.Context) (*voucher.Voucher, bool) {
 	case err != nil && !errors.Is(err, voucher.ErrNotFound):
 		return h.voucher.Load(), true // as it was
 	}
-	h.publish(func(now *view) { now.ended = true }) // who waits looks again, and is told
+	h.publish(func(now *view) { now.ended = true }) // visitors who wait look again, and are told
 	return nil, false
 }
 

@@ -79,7 +79,7 @@ func TestOpens(t *testing.T) {
 }
 
 // The draw is a permutation of the tickets, the same at every instance; its seed is the one that was committed to, and
-// every position can be computed from it. Who comes later queues behind.
+// every position can be computed from it. Later visitors queue behind.
 func TestDrawCanBeChecked(t *testing.T) {
 	const visitors = 500
 	play(t, 10, policyOf(1), 2, func(t *testing.T, w *world) {

@@ -2,8 +2,8 @@ package voucher
 
 import "time"
 
-// Room is the waiting room of a voucher: who comes before the opening is drawn into an order, who comes later queues
-// behind, and an order needs a pass.
+// Room is the waiting room of a voucher: visitors who come before the opening are drawn into an order, later ones
+// queue behind, and an order needs a pass.
 type Room struct {
 	// Rate is how many passes are issued a second.
 	Rate int64 `json:"rate"`

@@ -12,8 +12,8 @@ import (
 	"seckill/test/harness"
 )
 
-// pageWay is a buyer's way on a phone: what comes next, the countdown, the purchase, the payment, and what was bought. One
-// who comes too late sees when the unit may return.
+// pageWay is a buyer's way on a phone: what comes next, the countdown, the purchase, the payment, and what was bought.
+// A buyer who comes too late sees when the unit may return.
 func pageWay(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)

@@ -111,7 +111,7 @@ func (c *Checker) show(r finding.Result) {
 	}
 }
 
-// predict runs what was predicted. Who was wrong is told what he may have thought.
+// predict runs what was predicted. A wrong answer tells what the learner may have thought.
 func (c *Checker) predict(ctx context.Context, t Task, answer string) (Outcome, error) {
 	e, err := c.Set.Find(t.Experiment)
 	if err != nil {

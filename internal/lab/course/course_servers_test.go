@@ -88,7 +88,7 @@ func breaksGoal(task Task, o Outcome) bool {
 	return len(broken) == 1 && broken[0] == string(mustTemplate(task.Template).Goal)
 }
 
-// Who predicts what does not happen is done, too, and is told what was thought; so does an answer that is no answer.
+// A wrong prediction completes its task as well, and the outcome says what was thought. So does an answer that is none.
 func TestWrongAnswers(t *testing.T) {
 	c := alone(t)
 	first := Lessons()[0]

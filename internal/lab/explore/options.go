@@ -20,7 +20,7 @@ func (b *bed) options() []option {
 	defer b.mu.Unlock()
 	var all []option
 	procs := slices.Clone(b.procs)
-	if b.current != nil { // who is running goes on
+	if b.current != nil { // the process that is running goes on
 		procs = slices.DeleteFunc(procs, func(p *process) bool { return p == b.current })
 		procs = append([]*process{b.current}, procs...)
 	}

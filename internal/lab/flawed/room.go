@@ -14,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Queue is [FirstCome]: who asks gets the next place, the same one when asked again. All that it knows is in Redis.
+// Queue is [FirstCome]: a visitor who asks gets the next place, and the same one when asking again. All that it knows is
+// in Redis.
 type Queue struct {
 	client       redis.UniversalClient
 	count, users string

@@ -80,7 +80,7 @@ for _, sample in ipairs(samples) do
     backlog = backlog + n
   end
 end
--- Who waits for a pass has come. A few more on both sides keep a handful of visitors from deciding.
+-- Visitors who wait for a pass have come. A few more on both sides keep a handful of visitors from deciding.
 local share = math.max(0.05, math.min(1, (came + backlog + 5) / (called + 5)))
 
 local elapsed = math.max(0, math.min(1000, now - tonumber(has.last)))
