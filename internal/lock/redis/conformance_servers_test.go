@@ -31,7 +31,7 @@ func TestConformanceOnCluster(t *testing.T) {
 
 func TestDeclaresKeys(t *testing.T) {
 	for _, m := range mechanisms() {
-		if m.Renews && m.Nodes == 0 && m.Server == nil || m.Name == "lua" {
+		if m.Renews() && m.Nodes == 0 && m.Server == nil || m.Name == "lua" {
 			t.Run(m.Name, m.DeclaresKeys)
 		}
 	}

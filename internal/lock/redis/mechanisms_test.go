@@ -91,7 +91,7 @@ func mechanisms() []redisstore.Mechanism {
 				Except(Breaks("the client repeats the script, which finds no key and returns expired"), SurvivesLostReleaseReply),
 		},
 		{
-			Name: "native", Renews: true,
+			Name:   "native",
 			Server: func(t testkit.TB) *testkit.RedisServer { return testkit.NewValkey(t) },
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return native.New(c[0], native.Config{Config: plain.Config{Prefix: s.Prefix, Poll: s.Poll}, WatchdogTimeout: s.Renewed})
@@ -100,44 +100,44 @@ func mechanisms() []redisstore.Mechanism {
 				Except(Breaks("the client repeats the command, which finds no key"), SurvivesLostReleaseReply),
 		},
 		{
-			Name: "multi", Nodes: 3, Quorum: 3, Renews: true, Promises: noCommonCounter,
+			Name: "multi", Nodes: 3, Quorum: 3, Promises: noCommonCounter,
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return multi.New(nodes(c), ofNodes(s))
 			},
 		},
 		{
-			Name: "red", Nodes: 3, Quorum: 2, Renews: true, Promises: noCommonCounter,
+			Name: "red", Nodes: 3, Quorum: 2, Promises: noCommonCounter,
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return red.New(nodes(c), ofNodes(s))
 			},
 		},
 		{
-			Name: "reentrant", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
+			Name: "reentrant", ErrorsInScripts: true, Promises: NoTokens(),
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return reentrant.New(c[0], ofSession(s))
 			},
 		},
 		{
-			Name: "waited", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
+			Name: "waited", ErrorsInScripts: true, Promises: NoTokens(),
 			Server: primaryWithReplica,
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return waited.New(c[0], ofSession(s))
 			},
 		},
 		{
-			Name: "fair", Renews: true, ErrorsInScripts: true, Promises: NoTokens(),
+			Name: "fair", ErrorsInScripts: true, Promises: NoTokens(),
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return fair.New(c[0], ofSession(s))
 			},
 		},
 		{ // The locker itself is the writers'.
-			Name: "rw", Renews: true, ErrorsInScripts: true, Promises: NoTokens().AndShared(),
+			Name: "rw", ErrorsInScripts: true, Promises: NoTokens().AndShared(),
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return rw.New(c[0], ofSession(s))
 			},
 		},
 		{ // The counters of the tokens outlive their locks for an hour.
-			Name: "fenced", Renews: true, ErrorsInScripts: true, Keeps: ":token", Promises: AllHold(),
+			Name: "fenced", ErrorsInScripts: true, Keeps: ":token", Promises: AllHold(),
 			Open: func(c []redis.UniversalClient, s redisstore.Setting) (lock.Locker, error) {
 				return fenced.New(c[0], ofSession(s))
 			},

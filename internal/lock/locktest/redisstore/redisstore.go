@@ -23,8 +23,6 @@ type Mechanism struct {
 	Name string
 	// Open makes a locker on one client for each node. A locker that implements io.Closer is closed before its clients.
 	Open func(clients []redis.UniversalClient, s Setting) (lock.Locker, error)
-	// Renews says that a watchdog renews leases.
-	Renews bool
 	// Nodes is how many independent servers the mechanism needs, and Quorum how many of them have to grant a key. 0
 	// stands for one.
 	Nodes, Quorum int
@@ -173,12 +171,18 @@ func (m Mechanism) subject(tb testing.TB, prefix string, nodes []node, s Setting
 	}, s)
 }
 
+// Renews reports whether a watchdog renews leases, as the catalogue says.
+func (m Mechanism) Renews() bool {
+	known, _ := lock.Lookup(m.Name)
+	return known.Ends == lock.EndsUnlessRenewed
+}
+
 // described fills in what a subject says of the mechanism. Two callers that ask several nodes at once may each get a part
 // of them.
 func (m Mechanism) described(subject locktest.Subject, s Setting) locktest.Subject {
 	subject.Name, subject.Remote, subject.SplitVote = m.Name, true, m.Nodes > 1
 	subject.DeadWaiterTimeout = 3 * time.Second
-	if m.Renews {
+	if m.Renews() {
 		subject.Renewed = cmp.Or(s.Renewed, 30*time.Second)
 	}
 	return subject
