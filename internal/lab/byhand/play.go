@@ -166,8 +166,7 @@ func (o *on) acquire(ctx context.Context, p *process) error {
 	looking, stop := context.WithCancel(ctx)
 	o.is(func() { p.lease, p.lost, p.stopLook = g.Lease, false, stop })
 	o.run.Go(func() {
-		s, err := p.client.AwaitLoss(looking, g.Lease)
-		if err != nil || s.NotifiedAt == 0 {
+		if _, err := p.client.AwaitLoss(looking, g.Lease); err != nil {
 			return
 		}
 		o.is(func() { p.lost = p.lease == g.Lease })

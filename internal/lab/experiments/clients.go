@@ -126,17 +126,16 @@ func (c *clients) release(client *lockclient.Client, l lockclient.Lease) {
 	}
 }
 
-// workUntilLoss works for d, or until the holder is told that its lock is lost.
-// NotifiedAt is 0 if it was not told.
-func (c *clients) workUntilLoss(client *lockclient.Client, l lockclient.Lease, d time.Duration) lockclient.Status {
+// workUntilLoss works for d, or until the holder is told that its lock is lost. It returns when
+// that was; 0: it was not told.
+func (c *clients) workUntilLoss(client *lockclient.Client, l lockclient.Lease, d time.Duration) (told int64) {
 	ctx, cancel := context.WithTimeout(c.Context(), d)
 	defer cancel()
-	status, err := client.AwaitLoss(ctx, l)
-	if c.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return lockclient.Status{}
+	told, err := client.AwaitLoss(ctx, l)
+	if c.Context().Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		c.must(err)
 	}
-	c.must(err)
-	return status
+	return told
 }
 
 // await waits until a client has recorded an event about the key.

@@ -70,7 +70,6 @@ const (
 	restTime      = 10 * time.Millisecond
 	readersBefore = 4 // in each process
 	writeTime     = 200 * time.Millisecond
-	readersLimit  = time.Minute // until they are told to stop
 	// laterReaders is how many readers that asked after the writer may be let in before it:
 	// one round of readers.
 	laterReaders = 2 * readersEach
@@ -101,7 +100,7 @@ func waitersArrive(t *lab.Trial, setup lab.Setup) {
 		v.who = fmt.Sprintf("buyer %d", i+1)
 		left = append(left, t.Go(func() { c.visit(open, process, v) }))
 		v.asked = c.await(v.who+" to ask", requestedBy(v.who)).At
-		c.awaitWaiting(process, i+1)
+		c.awaitWaiting(i + 1)
 		t.Sleep(arrivalInterval)
 	}
 	c.release(processes[0], first.Lease)
@@ -149,9 +148,10 @@ func (c *clients) visit(open context.Context, process *lockclient.Client, v *vis
 
 // awaitWaiting waits until the store knows n waiters. Without a queue in the store there is
 // nothing to wait for.
-func (c *clients) awaitWaiting(process *lockclient.Client, n int) {
+func (c *clients) awaitWaiting(n int) {
+	store := c.Inspector(c.setup.Policy.Lock)
 	c.Until(fmt.Sprintf("%d in line", n), func() bool {
-		state, err := process.Inspect(c.Context(), c.setup.Policy.Lock, c.key)
+		state, err := store.Inspect(c.Context(), c.key)
 		c.must(err)
 		return state.Waiting == lock.WaitingUnknown || state.Waiting >= n
 	})

@@ -306,18 +306,18 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 	e.release(other, later.Lease)
 
 	evidence := e.evidence()
-	if told.NotifiedAt > 0 {
-		t.Measure(i18n.F("the holder was told after its grant"), millis(time.Duration(told.NotifiedAt-g.At)), i18n.F("ms"))
+	if told > 0 {
+		t.Measure(i18n.F("the holder was told after its grant"), millis(time.Duration(told-g.At)), i18n.F("ms"))
 	}
 	t.Measure(i18n.F("the second buyer was let in after it"), millis(time.Duration(later.At-g.At)), i18n.F("ms"))
 	story := witness.Story{
-		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(later.At, told.NotifiedAt),
+		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(later.At, told),
 		Summary: func(when func(int64) i18n.Text) i18n.Text {
 			return i18n.F("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
-				setup.Policy.LockTTLMS, when(g.At), when(told.NotifiedAt), when(later.At))
+				setup.Policy.LockTTLMS, when(g.At), when(told), when(later.At))
 		},
 	}
-	if told.NotifiedAt == 0 || later.At < told.NotifiedAt {
+	if told == 0 || later.At < told {
 		story.Kind = finding.Overlaps
 		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
 			return i18n.F("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",

@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -157,17 +156,12 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	third := c.start("process-3")
 	c.warmUp(third)
 	c.observe()
-	open, stop := context.WithCancel(t.Context())
-	defer stop()
-	over := make([]func(), len(processes))
-	for i, process := range processes {
-		loop := lockclient.Loop{Acquire: c.request("reader"), Workers: readersEach, Hold: readTime, Think: restTime, For: readersLimit}
-		loop.Shared = c.hasReaders()
-		over[i] = t.Go(func() {
-			if _, err := process.Loop(open, loop); open.Err() == nil {
-				c.must(err)
-			}
-		})
+	var closed atomic.Bool
+	var over []func()
+	for _, process := range processes {
+		for n := range readersEach {
+			over = append(over, t.Go(func() { c.comeAndGo(process, fmt.Sprintf("reader %d", n+1), &closed) }))
+		}
 		c.awaitReaders(process, 1)
 		t.Sleep(readTime / 2) // the others rest at different times
 	}
@@ -178,7 +172,7 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 	t.Sleep(writeTime)
 	c.release(third, g.Lease)
 	t.Sleep(2 * readTime) // the waiting readers come in
-	stop()
+	closed.Store(true)
 	for _, wait := range over {
 		wait()
 	}
@@ -198,6 +192,19 @@ func writerAmongReaders(t *lab.Trial, setup lab.Setup) {
 		c.drawTurns(evidence, all, g)
 	}
 	t.Judge(evidence)
+}
+
+// comeAndGo has a reader read again and again.
+func (c *clients) comeAndGo(process *lockclient.Client, who string, closed *atomic.Bool) {
+	req := c.request(who)
+	req.Shared = c.hasReaders()
+	for !closed.Load() {
+		g, err := process.Acquire(c.Context(), req)
+		c.must(err)
+		c.Sleep(readTime)
+		c.release(process, g.Lease)
+		c.Sleep(restTime)
+	}
 }
 
 // acquireQueued acquires a lock, and also returns the time at which the store first showed a waiting request; 0 if

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
+	"seckill/internal/lock"
 )
 
 // The inner call waits for innerWait. If it gets in, it works for nestedWork.
@@ -40,15 +42,21 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 	process, other := c.start("process-1"), c.start("process-2")
 	c.observe()
 	const outer, inner, next = "outer call", "inner call", "next order"
-	var nested lockclient.Nested
+	both := c.request(outer)
+	both.Owner = outer
+	held, err := process.Acquire(t.Context(), both)
+	c.must(err)
+	var again lockclient.Grant
 	calls := t.Go(func() {
-		n, err := process.Nest(t.Context(), lockclient.Nest{
-			Acquire: c.request(outer), InnerWait: setup.Policy.Wait(), InnerTTL: setup.Policy.TTL(), Hold: nestedWork,
-		})
-		c.must(err)
-		nested = n
+		var err error
+		if again, err = process.Acquire(t.Context(), both); err == nil {
+			t.Sleep(nestedWork)
+			c.release(process, again.Lease)
+		} else if !errors.Is(err, lock.ErrNotAcquired) {
+			c.must(err)
+		}
+		c.release(process, held.Lease)
 	})
-	c.await("the outer call to hold the lock", acquiredBy(outer))
 	req := c.request(next)
 	req.Wait = 10 * max(innerWait, setup.Policy.Wait())
 	g, err := other.Acquire(t.Context(), req)
@@ -60,13 +68,13 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 	evidence := c.evidence()
 	waits := selfWaits(evidence.Events)
 	t.Found(finding.Deadlocks, len(waits))
-	t.Measure(i18n.F("the inner call waited"), millis(nested.Inner.Waited()), i18n.F("ms"))
+	t.Measure(i18n.F("the inner call waited"), millis(again.Waited()), i18n.F("ms"))
 	t.Measure(i18n.F("the next order waited"), millis(g.Waited()), i18n.F("ms"))
 	story := witness.Story{
-		Key: c.key, Who: []string{outer, inner, next}, From: nested.Outer.Asked, To: g.At,
+		Key: c.key, Who: []string{outer, inner, next}, From: held.Asked, To: g.At,
 		Summary: func(when func(int64) i18n.Text) i18n.Text {
 			return i18n.F("The outer call gets the lock at %s, and the inner one gets in beside it at once, as the same owner; both give it back, and the next order has it at %s.",
-				when(nested.Outer.At), when(g.At))
+				when(held.At), when(g.At))
 		},
 	}
 	if len(waits) > 0 {
@@ -74,22 +82,22 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 		story.Wrong = []witness.Wrong{{Who: inner, Span: finding.Waits, Mark: finding.Refuses}}
 		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
 			return i18n.F("The outer call gets the lock at %s; from %s to %s the inner one waits for it, and so for its own caller, which waits for the inner one; only then, at %s, the next order gets in.",
-				when(nested.Outer.At), when(nested.Inner.Asked), when(nested.Inner.At), when(g.At))
+				when(held.At), when(again.Asked), when(again.At), when(g.At))
 		}
 	}
 	shown := evidence
-	shown.Events = separateInner(evidence.Events, nested, inner)
+	shown.Events = separateInner(evidence.Events, held, again, inner)
 	t.Witness(witness.Tell(shown, story))
 	t.Judge(evidence)
 }
 
 // separateInner gives the inner of two nested calls a name and an owner of its own, so that it
 // gets its own lane in a picture: in the event log both calls have the same owner.
-func separateInner(events []eventlog.Event, nested lockclient.Nested, inner string) []eventlog.Event {
+func separateInner(events []eventlog.Event, held, again lockclient.Grant, inner string) []eventlog.Event {
 	events = sorted(events)
 	for i := range events {
 		e := &events[i]
-		if e.Owner != string(nested.Outer.Owner) || e.At < nested.Inner.Asked {
+		if e.Owner != string(held.Owner) || e.At < again.Asked {
 			continue
 		}
 		e.Who, e.Owner = inner, e.Owner+", again"

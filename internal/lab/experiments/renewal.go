@@ -62,7 +62,7 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	over()
 	restored := time.Now().UnixNano()
 	c.sleepUntil(g.At, outlivesLease)
-	told, err := holder.Status(t.Context(), g.Lease)
+	told, err := holder.Told(t.Context(), g.Lease)
 	c.must(err)
 	c.release(holder, g.Lease)
 	waits()
@@ -83,8 +83,8 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 		story.Kind = finding.Overlaps
 		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
 			ignorance := i18n.F("Nobody tells buyer 1")
-			if told.NotifiedAt > 0 {
-				ignorance = i18n.F("Buyer 1 is told at %s", when(told.NotifiedAt))
+			if told > 0 {
+				ignorance = i18n.F("Buyer 1 is told at %s", when(told))
 			}
 			return i18n.F("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
 				when(g.At), when(restored), when(later.At), ignorance)

@@ -2,7 +2,6 @@ package lockclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,8 +31,8 @@ type child struct {
 	lockers *lockers.Set
 	servers lockers.Servers
 	nodes   []*redis.Client
-	rec     *eventlog.Recorder // nil: no events are recorded
-	store   order.Store        // nil without a database
+	rec     *eventlog.Recorder
+	store   order.Store // nil without a database
 	owners  *lock.Owners
 	closers []func() error
 	work    sync.WaitGroup // open transactions
@@ -52,18 +51,12 @@ type flawedLock struct {
 	mechanism string
 }
 
-// openChild connects to the servers of a configuration, given as JSON.
-func openChild(ctx context.Context, config []byte, logs io.Writer) (_ *child, err error) {
+// openChild connects to the servers of a configuration.
+func openChild(ctx context.Context, config Config, logs io.Writer) (_ *child, err error) {
 	c := &child{
-		life: ctx, owners: lock.NewOwners(),
+		config: config, life: ctx, owners: lock.NewOwners(),
 		named: map[string]lock.Owner{}, leases: map[Lease]*held{}, transactions: map[string]*transaction{},
 		flawed: map[flawedLock]lock.Locker{},
-	}
-	if err := decodeStrict(config, &c.config); err != nil {
-		return nil, invalid("the configuration is not understood: %v", err)
-	}
-	if err := c.config.Validate(); err != nil {
-		return nil, err
 	}
 	c.log = slog.New(slog.NewTextHandler(logs, &slog.HandlerOptions{Level: slog.LevelWarn})).With(slog.String("client", c.config.Name))
 	defer func() {
@@ -71,46 +64,35 @@ func openChild(ctx context.Context, config []byte, logs io.Writer) (_ *child, er
 			err = errors.Join(err, c.close())
 		}
 	}()
-	var rec *eventlog.Recorder
-	if c.config.EventFile != "" && !c.config.Untraced {
-		if rec, err = eventlog.Open(c.config.EventFile, c.config.Name); err != nil {
-			return nil, err
-		}
-		c.closers = append(c.closers, rec.Close)
+	if c.rec, err = eventlog.Open(config.EventFile, config.Name); err != nil {
+		return nil, err
 	}
+	c.closers = append(c.closers, c.rec.Close)
 	servers := lockers.Servers{ZooKeeper: c.config.ZooKeeperAddrs}
 	c.openRedis(&servers)
-	if err := c.openDatabase(ctx, &servers, rec); err != nil {
+	if err := c.openDatabase(ctx, &servers); err != nil {
 		return nil, err
 	}
 	c.lockers, err = lockers.Open(servers, lockers.Config{
 		Prefix: c.config.Prefix, Watchdog: c.config.Watchdog, NodeTimeout: c.config.NodeTimeout,
 		ZooKeeperSession: c.config.ZKSession, Log: c.log,
-		Wrap: func(name string, l lock.Locker) lock.Locker {
-			if rec == nil {
-				return l
-			}
-			return eventlog.Locker(name, l, rec)
-		},
+		Wrap: func(name string, l lock.Locker) lock.Locker { return eventlog.Locker(name, l, c.rec) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	c.closers = append(c.closers, c.lockers.Close)
-	c.servers, c.rec = servers, rec
+	c.servers = servers
 	return c, nil
 }
 
 // openRedis creates the clients. They do not connect yet: an experiment may be about a server
 // that is down.
 func (c *child) openRedis(servers *lockers.Servers) {
-	timeout := c.config.RedisTimeout
-	if timeout == 0 {
-		timeout = 2 * time.Second
-	}
+	const timeout = 2 * time.Second // of one attempt of a command
 	if len(c.config.RedisAddrs) > 0 {
 		servers.Redis = redis.NewUniversalClient(&redis.UniversalOptions{
-			Addrs: c.config.RedisAddrs, MasterName: c.config.RedisMaster, ClientName: c.config.Name,
+			Addrs: c.config.RedisAddrs, ClientName: c.config.Name,
 			ContextTimeoutEnabled: true,
 			DialTimeout:           timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 			MaxRetries: 2, DialerRetries: 1, PoolSize: 64,
@@ -129,7 +111,7 @@ func (c *child) openRedis(servers *lockers.Servers) {
 	}
 }
 
-func (c *child) openDatabase(ctx context.Context, servers *lockers.Servers, rec *eventlog.Recorder) error {
+func (c *child) openDatabase(ctx context.Context, servers *lockers.Servers) error {
 	if c.config.MySQLDSN == "" && c.config.SQLite == "" {
 		return nil
 	}
@@ -139,10 +121,7 @@ func (c *child) openDatabase(ctx context.Context, servers *lockers.Servers, rec 
 	}
 	c.closers = append(c.closers, db.Close)
 	servers.MySQL, servers.Rows = db.LockPool(), db.RowPool()
-	c.store = db.Orders()
-	if rec != nil {
-		c.store = eventlog.Store(c.store, rec)
-	}
+	c.store = eventlog.Store(db.Orders(), c.rec)
 	return nil
 }
 
@@ -155,42 +134,6 @@ func (c *child) close() error {
 	}
 	return errors.Join(failed...)
 }
-
-// handler executes a request. It may return a result together with an error.
-type handler func(ctx context.Context, with json.RawMessage) (any, error)
-
-// handlers returns the handler of each request by name.
-func (c *child) handlers() map[string]handler {
-	return map[string]handler{
-		doAcquire:   handle(c.acquire),
-		doRelease:   handle(c.release),
-		doExtend:    handle(c.extend),
-		doAbandon:   handle(c.abandon),
-		doStatus:    handle(c.status),
-		doAwaitLoss: handle(c.awaitLoss),
-		doInspect:   handle(c.inspect),
-		doRead:      handle(c.read),
-		doWrite:     handle(c.write),
-		doSell:      handle(c.sell),
-		doPanic:     handle(c.panic),
-		doNest:      handle(c.nest),
-		doLoop:      handle(c.loop),
-	}
-}
-
-// handle makes a handler of a function with typed arguments.
-func handle[P, R any](do func(context.Context, P) (R, error)) handler {
-	return func(ctx context.Context, with json.RawMessage) (any, error) {
-		var p P
-		if err := decodeStrict(with, &p); err != nil {
-			return nil, invalid("what it is to be done with is not understood: %v", err)
-		}
-		return do(ctx, p)
-	}
-}
-
-// noResult is the result of a request that has none.
-type noResult struct{}
 
 // locker returns the mechanism, or its readers' side.
 func (c *child) locker(name string, shared bool) (lock.Locker, error) {
@@ -230,11 +173,8 @@ func (c *child) lockerFor(what Acquire) (lock.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.rec != nil {
-		l = eventlog.Locker(what.Lock, l, c.rec)
-	}
-	c.flawed[id] = l
-	return l, nil
+	c.flawed[id] = eventlog.Locker(what.Lock, l, c.rec)
+	return c.flawed[id], nil
 }
 
 // name returns a name that no other client of the experiment uses.

@@ -2,19 +2,11 @@
 // process that uses locks and the database step by step, as it is told. It can be paused or
 // killed.
 //
-// The program executes itself once more for each client, and the child runs [Main]: see
-// [MainIfChild]. The child reads a [Config] from its standard input, opens the lockers and the
-// database, and then serves requests concurrently. It records its events in a file, as the
-// service does: see package eventlog.
-//
-// # The protocol
-//
-// Both ends are this package, and every message is one line of JSON. A request has a number, a
-// name and arguments. Its reply is one line with the same number, sent as soon as the request
-// is done. "cancel" cancels the request of that number: its work ends, a lease that it has
-// acquired is released, and there is no reply to the cancel itself. The end of the input ends
-// the child. It releases nothing, but locks that depend on a session or a connection end with
-// that.
+// The program executes itself once more for each client, with the client's [Config] in its
+// environment: see [MainIfChild]. The child opens the lockers and the database, and then serves
+// requests concurrently, with package net/rpc on its standard input and output. It records its
+// events in a file, as the service does: see package eventlog. The end of the input ends the
+// child. It releases nothing, but locks that depend on a session or a connection end with that.
 //
 // # Errors
 //
@@ -28,14 +20,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lock"
 	"seckill/internal/testkit"
 )
 
@@ -43,20 +38,21 @@ import (
 // several goroutines. Those without a context fail the test or experiment that started it, so
 // call them from its own goroutine.
 type Client struct {
-	t         testkit.TB
-	config    Config
-	process   *testkit.Process
-	transport *transport
-	ready     bool
-	// exitNoted waits until the exit of the process is recorded.
-	exitNoted sync.WaitGroup
+	t       testkit.TB
+	config  Config
+	process *testkit.Process
+	rpc     *rpc.Client
+	last    atomic.Int64 // request
+	ready   bool
+	// background notes the end of the process, and takes requests back whose caller has gone.
+	background sync.WaitGroup
 
 	mu     sync.Mutex
 	exit   exit
 	pauses []pausePeriod
 }
 
-// childEnv tells a program that it was started as a client.
+// childEnv tells a program that it was started as a client. Its value is the client's [Config].
 const childEnv = "SECKILL_LAB_CLIENT"
 
 // Limits of the client's own machinery. They are generous, because they are used up only when
@@ -74,12 +70,7 @@ func Start(t testkit.TB, config Config) *Client {
 	if os.Getenv(childEnv) != "" {
 		t.Fatalf("lockclient: this process is a client itself: its main or TestMain does not call lockclient.MainIfChild")
 	}
-	if err := config.Validate(); err != nil {
-		t.Fatalf("%v", err)
-	}
-	if config.EventFile == "" && !config.Untraced {
-		config.EventFile = filepath.Join(t.TempDir(), config.Name+".events")
-	}
+	config.EventFile = filepath.Join(t.TempDir(), config.Name+".events")
 	c := &Client{t: t, config: config}
 	if err := c.execute(); err != nil {
 		t.Fatalf("lock client %s: start: %v", config.Name, err)
@@ -100,7 +91,7 @@ func (c *Client) execute() error {
 	if err != nil {
 		return err
 	}
-	hello, err := line(c.config)
+	config, err := json.Marshal(c.config)
 	if err != nil {
 		return err
 	}
@@ -108,103 +99,68 @@ func (c *Client) execute() error {
 	if err != nil {
 		return err
 	}
-	c.transport = newTransport(feed)
-	ready, err := c.transport.expect(0)
-	if err != nil {
-		return err
-	}
+	answers, output := io.Pipe()
 	c.process = testkit.Start(c.t, testkit.Command{
-		Path: program, Args: []string{"lock-client", c.config.Name}, Env: []string{childEnv + "=1"},
-		Stdin: input, Stdout: c.transport,
+		Path: program, Args: []string{"lock-client", c.config.Name}, Env: []string{childEnv + "=" + string(config)},
+		Stdin: input, Stdout: output,
 	})
-	c.transport.run(c.process.Done())
-	c.exitNoted.Go(c.noteExit)
+	c.rpc = jsonrpc.NewClient(conn{answers, feed})
+	c.background.Go(func() {
+		c.noteExit()
+		_ = output.Close() // all that was sent is delivered: what has no answer by now has none
+	})
 	c.t.Cleanup(c.end)
 	if err := input.Close(); err != nil { // the child's end: only the child uses it now
 		return err
 	}
-	c.transport.send(hello)
-
 	ctx, cancel := context.WithTimeout(c.t.Context(), startLimit)
 	defer cancel()
-	r, err := c.await(ctx, ready)
-	switch {
-	case errors.Is(err, ErrDead):
+	if _, err := ask[noResult](ctx, c, "Ready", noResult{}); errors.Is(err, ErrDead) {
 		return fmt.Errorf("%w; it printed:\n%s", err, c.process.Output())
-	case err != nil:
+	} else if err != nil {
 		return err
-	case r.Error != nil:
-		return r.Error
 	}
 	c.ready = true
 	return nil
 }
 
+// conn is a connection of two pipes.
+type conn struct {
+	io.Reader
+	io.WriteCloser
+}
+
 // ask sends a request and waits for its answer. When ctx ends, the request is cancelled: a
 // lease that it still acquires is released.
-func (c *Client) ask(ctx context.Context, do string, with, result any) error {
-	err := c.exchange(ctx, do, with, result)
-	if err != nil {
-		return fmt.Errorf("lock client %s: %s: %w", c.config.Name, do, err)
-	}
-	return nil
-}
-
-func (c *Client) exchange(ctx context.Context, do string, with, result any) error {
-	data, err := json.Marshal(with)
-	if err != nil {
-		return err
-	}
-	id := c.transport.nextID()
-	message, err := line(request{ID: id, Do: do, With: data})
-	if err != nil {
-		return err
-	}
-	answer, err := c.transport.expect(id)
-	if err != nil {
-		return err
-	}
-	defer c.transport.forget(id)
-	c.transport.send(message)
-	r, err := c.await(ctx, answer)
-	if err != nil {
-		if ctx.Err() != nil {
-			c.cancel(id)
-		}
-		return err
-	}
-	if r.Result != nil && result != nil {
-		if err := json.Unmarshal(r.Result, result); err != nil {
-			return fmt.Errorf("the answer is not understood: %w", err)
-		}
-	}
-	if r.Error != nil {
-		return r.Error
-	}
-	return nil
-}
-
-// await waits for an answer. Everything that the process sent before its end is delivered
-// before it counts as ended.
-func (c *Client) await(ctx context.Context, answer <-chan reply) (reply, error) {
+func ask[R, P any](ctx context.Context, c *Client, do string, with P) (result R, err error) {
+	var reply Reply[R]
+	id := c.last.Add(1)
+	call := c.rpc.Go(service+"."+do, Request[P]{id, with}, &reply, make(chan *rpc.Call, 1))
 	select {
-	case r := <-answer:
-		return r, nil
-	case <-c.process.Done():
-		select {
-		case r := <-answer:
-			return r, nil
-		default:
-			return reply{}, ErrDead
+	case <-call.Done:
+		switch result = reply.Result; {
+		case call.Error != nil: // the connection has ended
+			<-c.process.Done()
+			err = fmt.Errorf("%w: %w", ErrDead, call.Error)
+		case reply.Error != nil:
+			err = reply.Error
 		}
 	case <-ctx.Done():
-		return reply{}, ctx.Err()
+		err = ctx.Err()
+		c.background.Go(func() { takeBack(c, id, call, &reply) })
 	}
+	if err != nil {
+		err = fmt.Errorf("lock client %s: %s: %w", c.config.Name, do, err)
+	}
+	return result, err
 }
 
-func (c *Client) cancel(id int64) {
-	if message, err := line(request{ID: id, Do: doCancel}); err == nil {
-		c.transport.send(message)
+// takeBack cancels a request. If that has acquired a lease before, it releases the lease.
+func takeBack[R any](c *Client, id int64, call *rpc.Call, reply *Reply[R]) {
+	c.rpc.Go(service+".Cancel", id, &noResult{}, nil)
+	<-call.Done
+	if g, granted := any(reply.Result).(Grant); granted && g.Lease != "" {
+		_ = c.rpc.Call(service+".Release", Request[Lease]{c.last.Add(1), g.Lease}, &Reply[noResult]{}) // no one is left to report it to
 	}
 }
 
@@ -217,7 +173,7 @@ func (c *Client) end() {
 		c.Kill()
 		killed = true
 	}
-	c.transport.close()
+	_ = c.rpc.Close()
 	timeout := time.NewTimer(stopLimit)
 	defer timeout.Stop()
 	select {
@@ -227,28 +183,18 @@ func (c *Client) end() {
 		c.process.Kill()
 		killed = true
 	}
-	c.transport.wait()
-	c.exitNoted.Wait()
+	c.background.Wait()
 	if err := c.process.Wait(); err != nil && c.ready && !killed && !killedBySignal(err) {
 		c.t.Errorf("lock client %s ended with %v; it printed:\n%s", c.config.Name, err, c.process.Output())
-	}
-	if stray := c.transport.invalidLine(); stray != "" {
-		c.t.Errorf("lock client %s printed something that is no answer: %.200q", c.config.Name, stray)
 	}
 }
 
 // Name is the name of the process in the event log.
 func (c *Client) Name() string { return c.config.Name }
 
-// PID is the id of the process.
-func (c *Client) PID() int { return c.process.PID() }
-
 // Events returns what the client has written to its event file so far.
 func (c *Client) Events() []eventlog.Event {
 	c.t.Helper()
-	if c.config.Untraced {
-		return nil
-	}
 	data, err := os.ReadFile(c.config.EventFile)
 	if err != nil {
 		c.t.Fatalf("lock client %s: %v", c.config.Name, err)
@@ -262,84 +208,42 @@ func (c *Client) Events() []eventlog.Event {
 
 // Acquire asks for a lock. The grant has its times even if the lock was refused.
 func (c *Client) Acquire(ctx context.Context, what Acquire) (Grant, error) {
-	var g Grant
-	err := c.ask(ctx, doAcquire, what, &g)
-	return g, err
+	return ask[Grant](ctx, c, "Acquire", what)
 }
 
 // Release releases a lease, within [lock.ReleaseTimeout].
 func (c *Client) Release(ctx context.Context, l Lease) error {
-	return c.ask(ctx, doRelease, onLease{Lease: l}, nil)
+	_, err := ask[noResult](ctx, c, "Release", l)
+	return err
 }
 
-// Extend makes a fixed lease run ttl from now; see [lock.Lease].
-func (c *Client) Extend(ctx context.Context, l Lease, ttl time.Duration) error {
-	return c.ask(ctx, doExtend, onLease{Lease: l, TTL: int64(ttl)}, nil)
+// Told returns when the holder was told that it has lost the lock; 0: not yet.
+func (c *Client) Told(ctx context.Context, l Lease) (at int64, err error) {
+	return ask[int64](ctx, c, "Told", l)
 }
 
-// Abandon leaves a lease without releasing it, like a holder that died.
-func (c *Client) Abandon(ctx context.Context, l Lease) error {
-	return c.ask(ctx, doAbandon, onLease{Lease: l}, nil)
-}
-
-// Status returns what the holder knows of its lease.
-func (c *Client) Status(ctx context.Context, l Lease) (Status, error) {
-	var s Status
-	err := c.ask(ctx, doStatus, onLease{Lease: l}, &s)
-	return s, err
-}
-
-// AwaitLoss waits until the holder is told that it has lost the lock.
-func (c *Client) AwaitLoss(ctx context.Context, l Lease) (Status, error) {
-	var s Status
-	err := c.ask(ctx, doAwaitLoss, onLease{Lease: l}, &s)
-	return s, err
-}
-
-// Inspect asks the mechanism what its store holds under a key.
-func (c *Client) Inspect(ctx context.Context, mechanism, key string) (lock.State, error) {
-	var s lock.State
-	err := c.ask(ctx, doInspect, onKey{Lock: mechanism, Key: key}, &s)
-	return s, err
+// AwaitLoss waits until the holder is told that it has lost the lock, and returns when that was.
+func (c *Client) AwaitLoss(ctx context.Context, l Lease) (at int64, err error) {
+	return ask[int64](ctx, c, "AwaitLoss", l)
 }
 
 // Read reads the stock, as the first step of a transaction that a [Write] ends.
 func (c *Client) Read(ctx context.Context, what Read) (Reading, error) {
-	var r Reading
-	err := c.ask(ctx, doRead, what, &r)
-	return r, err
+	return ask[Reading](ctx, c, "Read", what)
 }
 
 // Write takes one from the stock and commits.
 func (c *Client) Write(ctx context.Context, what Write) error {
-	return c.ask(ctx, doWrite, what, nil)
+	_, err := ask[noResult](ctx, c, "Write", what)
+	return err
 }
 
 // Sell places an order as the service does, under a lease or without one.
 func (c *Client) Sell(ctx context.Context, what Sell) (Sold, error) {
-	var s Sold
-	err := c.ask(ctx, doSell, what, &s)
-	return s, err
+	return ask[Sold](ctx, c, "Sell", what)
 }
 
 // Panic acquires and panics. The error is that of the acquisition.
 func (c *Client) Panic(ctx context.Context, what Panic) (Panicked, error) {
-	var p Panicked
-	err := c.ask(ctx, doPanic, what, &p)
-	return p, err
-}
-
-// Nest acquires a key twice, the second time while it holds the first. The error is
-// that of the first acquisition.
-func (c *Client) Nest(ctx context.Context, what Nest) (Nested, error) {
-	var n Nested
-	err := c.ask(ctx, doNest, what, &n)
-	return n, err
-}
-
-// Loop acquires, holds and releases again and again.
-func (c *Client) Loop(ctx context.Context, what Loop) (Looped, error) {
-	var l Looped
-	err := c.ask(ctx, doLoop, what, &l)
-	return l, err
+	return ask[Panicked](ctx, c, "Panic", what)
 }

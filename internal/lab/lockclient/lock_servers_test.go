@@ -10,6 +10,7 @@ import (
 	"seckill/internal/eventlog"
 	"seckill/internal/lab/lockclient"
 	"seckill/internal/lock"
+	"seckill/internal/lock/lockers"
 	"seckill/internal/testkit"
 	"seckill/internal/testkit/fail"
 )
@@ -34,7 +35,7 @@ func TestTwoActorsShareALock(t *testing.T) {
 	if refused.Waited() < wait || refused.Lease != "" {
 		t.Errorf("the refusal's times are %+v; want a wait of %v, and no lease", refused, wait)
 	}
-	if state := must[lock.State](t)(b.Inspect(ctx, "reentrant", "k")); state.Owner != g.Owner || state.Count != 1 {
+	if state := stored(t, prefix); state.Owner != g.Owner || state.Count != 1 {
 		t.Errorf("the store has %+v; want %s once", state, g.Owner)
 	}
 
@@ -62,37 +63,31 @@ func TestTwoActorsShareALock(t *testing.T) {
 }
 
 func TestLeaseRunsOut(t *testing.T) {
-	c := play(t, "slow", testkit.KeyPrefix(t))
+	prefix := testkit.KeyPrefix(t)
+	c := play(t, "slow", prefix)
 	ctx := soon(t)
-	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", TTL: patience}))
-	ok(t, c.Extend(ctx, g.Lease, time.Second)) // shorter is allowed too
-	if s := must[lockclient.Status](t)(c.Status(ctx, g.Lease)); !s.Held || s.Remaining <= 0 || s.Cause != nil || s.NotifiedAt != 0 {
-		t.Errorf("the status is %+v; want held, with something left", s)
+	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", TTL: time.Second}))
+	at := must[int64](t)(c.AwaitLoss(ctx, g.Lease))
+	fail.Unequal(t, must[int64](t)(c.Told(ctx, g.Lease)), at, "when it was told")
+	if at < g.At {
+		t.Errorf("it is told at %d of the loss of a lease that it got at %d", at, g.At)
 	}
-	s := must[lockclient.Status](t)(c.AwaitLoss(ctx, g.Lease))
-	if s.Held || s.Cause == nil || !errors.Is(s.Cause, lock.ErrExpired) || s.NotifiedAt < g.At {
-		t.Errorf("the status is %+v; want the lease expired, and told so", s)
-	}
-	testkit.Until(t, "the key free", func() bool { // the holder is told slightly earlier
-		return must[lock.State](t)(c.Inspect(ctx, "reentrant", "k")).Owner == ""
-	})
+	testkit.Until(t, "the key free", func() bool { return stored(t, prefix).Owner == "" }) // the holder is told slightly earlier
 	if err := c.Release(ctx, g.Lease); lockclient.KindOf(err) != lockclient.Expired {
 		t.Errorf("the release: %v; want %s", err, lockclient.Expired)
 	}
 }
 
 func TestTimeoutIsTheAcquisitions(t *testing.T) {
-	c := lockclient.Start(t, lockclient.Config{
-		Name: "hasty", Prefix: testkit.KeyPrefix(t), RedisAddrs: []string{testkit.Redis(t).Addr()}, Untraced: true,
-	})
+	c := play(t, "hasty", testkit.KeyPrefix(t))
 	ctx := soon(t)
 	g := must[lockclient.Grant](t)(c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k"}))
+	fail.Unequal(t, must[int64](t)(c.Told(ctx, g.Lease)), 0, "when it was told")
 	_, err := c.Acquire(ctx, lockclient.Acquire{Lock: "reentrant", Key: "k", Wait: patience, Timeout: 50 * time.Millisecond})
 	if !errors.Is(err, context.DeadlineExceeded) || lockclient.KindOf(err) != lockclient.Deadline {
 		t.Errorf("a wait beyond the context's end: %v; want %v", err, context.DeadlineExceeded)
 	}
 	ok(t, c.Release(ctx, g.Lease))
-	fail.Unequal(t, len(c.Events()), 0, "events of an untraced actor")
 }
 
 func TestRequestThatIsTakenBack(t *testing.T) {
@@ -108,7 +103,7 @@ func TestRequestThatIsTakenBack(t *testing.T) {
 	}
 	ok(t, c.Release(ctx, g.Lease))
 	testkit.Until(t, "the key free, and nobody waiting for it", func() bool {
-		state := must[lock.State](t)(c.Inspect(ctx, "reentrant", "k"))
+		state := stored(t, prefix)
 		return state.Owner == "" && state.Waiting == 0
 	})
 
@@ -141,6 +136,15 @@ func soon(t *testing.T) context.Context {
 func play(t *testing.T, name string, prefix string) *lockclient.Client {
 	t.Helper()
 	return lockclient.Start(t, lockclient.Config{Name: name, Prefix: prefix, RedisAddrs: []string{testkit.Redis(t).Addr()}})
+}
+
+// stored is what Redis holds under the key k.
+func stored(t *testing.T, prefix string) lock.State {
+	t.Helper()
+	set := must[*lockers.Set](t)(lockers.Open(lockers.Servers{Redis: testkit.Redis(t).Client(t)}, lockers.Config{Prefix: prefix}))
+	defer func() { ok(t, set.Close()) }()
+	locker := must[lock.Locker](t)(set.Locker("reentrant"))
+	return must[lock.State](t)(locker.(lock.Inspector).Inspect(t.Context(), "k"))
 }
 
 // must returns the result of a step that must succeed.

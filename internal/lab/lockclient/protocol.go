@@ -2,7 +2,6 @@ package lockclient
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -12,59 +11,20 @@ import (
 	"seckill/internal/voucher"
 )
 
-// request is a line to the child.
-type request struct {
+// Request is what the child is asked for. Its number is for its cancellation.
+type Request[P any] struct {
 	ID   int64
-	Do   string
-	With json.RawMessage `json:",omitempty"`
+	With P
 }
 
-// reply is a line from the child. The reply with number 0 says that the child is ready, or why
-// it cannot be.
-type reply struct {
-	ID     int64
-	Error  *Error          `json:",omitempty"`
-	Result json.RawMessage `json:",omitempty"`
+// Reply may have a result together with an error.
+type Reply[R any] struct {
+	Result R
+	Error  *Error
 }
 
-// The requests.
-const (
-	doAcquire   = "acquire"
-	doRelease   = "release"
-	doExtend    = "extend"
-	doAbandon   = "abandon"
-	doStatus    = "status"
-	doAwaitLoss = "await-loss"
-	doInspect   = "inspect"
-	doRead      = "read"
-	doWrite     = "write"
-	doSell      = "sell"
-	doPanic     = "panic"
-	doNest      = "nest"
-	doLoop      = "loop"
-	doCancel    = "cancel"
-)
-
-// onLease is a request about one lease; TTL is for extend only.
-type onLease struct {
-	Lease Lease
-	TTL   int64 `json:",omitempty"` // ns
-}
-
-// onKey is a request about a key.
-type onKey struct {
-	Lock string
-	Key  string
-}
-
-// line encodes a message.
-func line(message any) ([]byte, error) {
-	data, err := json.Marshal(message)
-	if err != nil {
-		return nil, err
-	}
-	return append(data, '\n'), nil
-}
+// noResult is the result of a request that has none.
+type noResult = struct{}
 
 // Lease names a lease that a client holds, or held. Only that client knows the name. "" is no
 // lease.
@@ -104,19 +64,6 @@ type Grant struct {
 
 // Waited is the time until the answer.
 func (g Grant) Waited() time.Duration { return time.Duration(g.At - g.Asked) }
-
-// Status is what a holder knows of its lease.
-type Status struct {
-	// Held: the lease was not released, and the holder was not told that it is lost.
-	Held bool
-	// Remaining is the rest of the lease by the holder's clock; [lock.NoExpiry] if it has no
-	// end.
-	Remaining time.Duration
-	// NotifiedAt is when the holder was told that it had lost the lock, and Cause why; 0 and
-	// nil if it was not told.
-	NotifiedAt int64
-	Cause      *Error
-}
 
 // Read reads a voucher's stock and leaves the transaction open, for a [Write] that names the
 // reading.
@@ -203,59 +150,6 @@ type Panic struct {
 type Panicked struct {
 	Grant
 	Panic string // the text of the panic
-}
-
-// Nest acquires a key and, while it holds it, calls a function that acquires it again, under
-// the context of the first lease, which carries its owner. Both are released.
-type Nest struct {
-	Acquire
-	// InnerWait and InnerTTL are the wait limit and the lease of the inner acquisition.
-	InnerWait, InnerTTL time.Duration
-	// Hold is how long the function works, if it gets in.
-	Hold time.Duration
-}
-
-// Nested is the result of both acquisitions.
-type Nested struct {
-	Outer, Inner Grant
-	// Refused is why the inner one was refused; nil if it was granted.
-	Refused *Error
-	// Released are the errors of the two releases, the inner one's first; nil if it succeeded,
-	// or if there was nothing to release.
-	Released [2]*Error
-}
-
-// Loop acquires, holds and releases repeatedly, with several workers that start at the same
-// moment.
-type Loop struct {
-	Acquire
-	// Workers is the number of workers; 0 is 1. Each has its own owner, unless Owner is set,
-	// and is called "<Who> <n>" in the event log if there are several.
-	Workers int
-	// Hold is how long each one holds the lock; Think is its pause after a release or a
-	// refusal.
-	Hold, Think time.Duration
-	// For is how long new acquisitions start, Times how many each worker makes. The first
-	// limit that is reached ends the loop; one of them must be set.
-	For   time.Duration
-	Times int
-}
-
-// Looped is the result of a loop.
-type Looped struct {
-	// Turns are the grants, in the order of their answers.
-	Turns []Turn
-	// Refused counts failed acquisitions, Unreleased failed releases, by kind.
-	Refused, Unreleased map[Kind]int
-}
-
-// Turn is one grant of a worker.
-type Turn struct {
-	Worker int
-	Token  uint64
-	// Asked is when the acquisition began, At when it was granted, Releasing and Released when
-	// the release began and ended.
-	Asked, At, Releasing, Released int64
 }
 
 // Errors of a client, in addition to those of locks and orders.

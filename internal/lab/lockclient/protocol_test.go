@@ -1,171 +1,84 @@
 package lockclient
 
 import (
-	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/rpc"
+	"net/rpc/jsonrpc"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"seckill/internal/lock"
 	"seckill/internal/testkit/fail"
 )
 
-// talk runs Main in this process. It returns functions that send a line and read the next one.
-func talk(t *testing.T, config string) (say func(string), hear func() reply) {
+// talk serves a client in this process, without servers.
+func talk(t *testing.T) *rpc.Client {
 	t.Helper()
-	in, feed := io.Pipe()
-	answers, out := io.Pipe()
+	here, there := net.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := Main(context.WithoutCancel(t.Context()), in, out, io.Discard) // the end of the input ends it
-		out.Close()
-		ended <- err
+		ended <- serve(Config{Name: "a", EventFile: filepath.Join(t.TempDir(), "events")}, there, there, io.Discard)
 	}()
-	t.Cleanup(func() {
-		feed.Close()
-		if err := <-ended; err != nil {
-			t.Errorf("it ended with %v", err)
-		}
+	client := jsonrpc.NewClient(here)
+	t.Cleanup(func() { // the end of the input ends it, whatever it is doing
+		fail.If(t, client.Close())
+		fail.If(t, <-ended)
 	})
-	say = func(s string) {
-		t.Helper()
-		fail.NowIf(t, fail.Of(fmt.Fprintln(feed, s)))
-	}
-	from := bufio.NewScanner(answers)
-	hear = func() reply {
-		t.Helper()
-		if !from.Scan() {
-			t.Fatalf("no answer: %v", from.Err())
-		}
-		var r reply
-		if err := json.Unmarshal(from.Bytes(), &r); err != nil {
-			t.Fatalf("%v in %s", err, from.Text())
-		}
-		return r
-	}
-	say(config)
-	return say, hear
+	return client
+}
+
+// told is the answer to a request.
+func told[R, P any](t *testing.T, client *rpc.Client, id int64, do string, with P) (reply Reply[R]) {
+	t.Helper()
+	fail.NowIf(t, client.Call(service+"."+do, Request[P]{id, with}, &reply))
+	return reply
 }
 
 func TestWrongRequests(t *testing.T) {
-	say, hear := talk(t, `{"Name":"a"}`)
-	if r := hear(); r.ID != 0 || r.Error != nil {
-		t.Fatalf("it is not ready: %v", r.Error)
-	}
-	for name, tc := range map[string]struct {
-		request string
-		id      int64
-		want    string // in the text
-	}{
-		"no JSON":           {`acquire`, 0, "not understood"},
-		"two values":        {`{"ID":1,"Do":"status"} {}`, 0, "follows"},
-		"unknown field":     {`{"ID":1,"To":"status"}`, 0, "To"},
-		"no number":         {`{"Do":"status","With":{}}`, 0, "number"},
-		"unknown verb":      {`{"ID":2,"Do":"steal","With":{}}`, 2, "steal"},
-		"with nothing":      {`{"ID":3,"Do":"release"}`, 3, "not understood"},
-		"with nonsense":     {`{"ID":4,"Do":"acquire","With":{"Lok":"lua"}}`, 4, "Lok"},
-		"unknown mechanism": {`{"ID":5,"Do":"acquire","With":{"Lock":"luck","Key":"k"}}`, 5, "luck"},
-		"no server":         {`{"ID":6,"Do":"acquire","With":{"Lock":"lua","Key":"k"}}`, 6, "not configured"},
-		"no key":            {`{"ID":7,"Do":"acquire","With":{"Lock":"local"}}`, 7, "key is empty"},
-		"negative timeout":  {`{"ID":8,"Do":"acquire","With":{"Lock":"local","Key":"k","Timeout":-1}}`, 8, "negative"},
-		"unknown fault":     {`{"ID":9,"Do":"acquire","With":{"Lock":"local","Key":"k","Faults":[{"point":"x"}]}}`, 9, "fault point"},
-		"no lease":          {`{"ID":10,"Do":"release","With":{"Lease":"a/9"}}`, 10, "a/9"},
-		"no transaction":    {`{"ID":11,"Do":"write","With":{"Tx":"a/9"}}`, 11, "a/9"},
-		"endless loop":      {`{"ID":12,"Do":"loop","With":{"Lock":"local","Key":"k"}}`, 12, "needs an end"},
-		"too many workers":  {`{"ID":13,"Do":"loop","With":{"Lock":"local","Key":"k","Times":1,"Workers":100000}}`, 13, "workers"},
+	client := talk(t)
+	for want, what := range map[string]Acquire{
+		"luck":           {Lock: "luck", Key: "k"},
+		"not configured": {Lock: "lua", Key: "k"},
+		"key is empty":   {Lock: "local"},
+		"fault point":    {Lock: "local", Key: "k", Faults: []lock.Fault{{Point: "x"}}},
 	} {
-		say(tc.request)
-		r := hear()
-		if r.ID != tc.id || r.Error == nil || r.Error.Kind != Invalid || !strings.Contains(r.Error.Text, tc.want) {
-			t.Errorf("%s: answer %d, %+v; want %d, %s with %q in it", name, r.ID, r.Error, tc.id, Invalid, tc.want)
+		if r := told[Grant](t, client, 1, "Acquire", what); r.Error == nil || r.Error.Kind != Invalid || !strings.Contains(r.Error.Text, want) {
+			t.Errorf("%+v: %+v; want %s with %q in it", what, r.Error, Invalid, want)
 		}
 	}
-	say(`{"ID":20,"Do":"acquire","With":{"Lock":"local","Key":"k"}}`)
-	if r := hear(); r.ID != 20 || r.Error != nil {
-		t.Errorf("after all that: %d, %v; want it at work", r.ID, r.Error)
-	}
-}
-
-func TestNumberThatIsAtWorkAlready(t *testing.T) {
-	say, hear := talk(t, `{"Name":"a"}`)
-	hear()
-	say(`{"ID":1,"Do":"acquire","With":{"Lock":"local","Key":"k"}}`)
-	hear()
-	say(`{"ID":2,"Do":"acquire","With":{"Lock":"local","Key":"k","Wait":30000000000}}`)
-	say(`{"ID":2,"Do":"status","With":{"Lease":"a/1"}}`)
-	if r := hear(); r.ID != 2 || r.Error == nil || r.Error.Kind != Invalid {
-		t.Errorf("the second one: %+v; want %s", r, Invalid)
-	}
-	say(`{"ID":2,"Do":"cancel"}`) // and no reply to it
-	say(`{"ID":3,"Do":"status","With":{"Lease":"a/1"}}`)
-	if r := hear(); r.ID != 3 || r.Error != nil {
-		t.Errorf("the next answer is %+v; want that of 3", r)
-	}
-	say(`{"ID":1,"Do":"cancel"}`) // answered, and cancelled: the lease is released
-	say(`{"ID":4,"Do":"acquire","With":{"Lock":"local","Key":"k","Wait":30000000000}}`)
-	if r := hear(); r.ID != 4 || r.Error != nil {
-		t.Errorf("the next holder: %+v; want it granted", r)
-	}
-}
-
-func TestContextEndsIt(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	in, feed := io.Pipe()
-	defer feed.Close()
-	answers, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
-		err := Main(ctx, in, out, io.Discard)
-		out.Close()
-		ended <- err
-	}()
-	fail.NowIf(t, fail.Of(fmt.Fprintln(feed, `{"Name":"a"}`)))
-	from := bufio.NewScanner(answers)
-	from.Scan() // it is ready
-	for id := range 2 {
-		fail.NowIf(t, fail.Of(fmt.Fprintf(feed, `{"ID":%d,"Do":"acquire","With":{"Lock":"local","Key":"k","Wait":30000000000}}`+"\n", id+1)))
-	}
-	from.Scan() // one of them holds, the other one waits
-	cancel()
-	for from.Scan() { // what is still sent
-	}
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("it ended with %v; want %v", err, context.Canceled)
-	}
-}
-
-func TestNobodyReadsTheAnswers(t *testing.T) {
-	in, feed := io.Pipe()
-	defer feed.Close()
-	answers, out := io.Pipe()
-	answers.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- Main(t.Context(), in, out, io.Discard) }()
-	fail.NowIf(t, fail.Of(fmt.Fprintln(feed, `{"Name":"a"}`)))
-	if err := <-ended; !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("it ended with %v; want %v", err, io.ErrClosedPipe)
-	}
-}
-
-func TestConfigurationThatIsNotUnderstood(t *testing.T) {
-	for config, want := range map[string]string{
-		"":                           "before the configuration",
-		"Name: a\n":                  "not understood",
-		`{"Nom":"a"}` + "\n":         "Nom",
-		`{"Watchdog":-1,"Name":"a"}`: "negative",
-		`{}`:                         "no name",
-		`{"Name":"a","MySQLDSN":"x","SQLite":"y"}`: "SQLite",
+	for do, r := range map[string]Reply[noResult]{
+		"Release": told[noResult](t, client, 2, "Release", Lease("a/9")),
+		"Write":   told[noResult](t, client, 3, "Write", Write{Tx: "a/9"}),
 	} {
-		var out strings.Builder
-		err := Main(t.Context(), strings.NewReader(config), &out, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v; want %q in it", config, err, want)
+		if r.Error == nil || r.Error.Kind != Invalid || !strings.Contains(r.Error.Text, "a/9") {
+			t.Errorf("%s: %+v; want %s with the name in it", do, r.Error, Invalid)
 		}
 	}
+}
+
+func TestCancellation(t *testing.T) {
+	client := talk(t)
+	held := told[Grant](t, client, 1, "Acquire", Acquire{Lock: "local", Key: "k"})
+	waits := Acquire{Lock: "local", Key: "k", Wait: time.Minute}
+	fail.NowIf(t, client.Call(service+".Cancel", int64(2), &noResult{})) // it comes before its request
+	if r := told[Grant](t, client, 2, "Acquire", waits); r.Error == nil || r.Error.Kind != Canceled {
+		t.Errorf("cancelled: %+v; want %s", r, Canceled)
+	}
+	var next Reply[Grant]
+	waiting := client.Go(service+".Acquire", Request[Acquire]{3, waits}, &next, nil)
+	if r := told[noResult](t, client, 4, "Release", held.Result.Lease); r.Error != nil {
+		t.Errorf("released by the holder: %v", r.Error)
+	}
+	if <-waiting.Done; next.Error != nil {
+		t.Errorf("the next holder: %v; want it granted", next.Error)
+	}
+	client.Go(service+".Acquire", Request[Acquire]{5, waits}, &next, nil) // the end of the input ends it
 }
 
 func TestEveryKindSurvivesTheWay(t *testing.T) {
