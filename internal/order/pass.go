@@ -56,7 +56,8 @@ func (s *Service) placedWithPass(ctx context.Context, v *voucher.Voucher, req Re
 	return s.placedEarlier(ctx, v, req, refused)
 }
 
-// name tells a request that uses a pass from other requests of the same user, but not from its own repetitions.
+// name tells a request that uses a pass from other requests of the same user, but not from its own repetitions. Requests
+// without a key have the same one, since nothing tells a repetition: it may use the pass that a failed attempt did not free.
 func (r Request) name() string {
 	switch {
 	case r.Key != 0:

@@ -196,7 +196,9 @@ func (h *hall) claim(ctx context.Context, v *voucher.Voucher, t Ticket, a *Answe
 		a.pass(h, Pass{Ticket{t.User, reply.Number}, reply.Until})
 	case OtherStock:
 		a.await("room")
-		h.kickStore()
+		if !v.Paused {
+			h.kickStore()
+		}
 	case AwaitsRate:
 		a.await("rate")
 	case AwaitsUnit:

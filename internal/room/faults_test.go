@@ -295,3 +295,64 @@ func TestAwait(t *testing.T) {
 		fail.Unequal(t, a.State == room.SoldOut || took > 5*time.Second, false, "a unit is back: %s after %v", a.State, took)
 	})
 }
+
+// Redis fails over to a replica that lacks the last tickets, and every instance that has seen them dies. Whoever shows such a
+// ticket keeps it, and its number is told to nobody else.
+func TestTicketTeachesItsNumber(t *testing.T) {
+	play(t, 100, policyOf(5), 1, func(t *testing.T, w *world) {
+		w.enter(1)
+		older := w.client.HGetAll(t.Context(), ledgerKey()).Val()
+		second, third, fourth := w.enter(2), w.enter(3), w.enter(4)
+		w.instances[0].Close()
+		w.instances = nil
+		fail.NowIf(t, w.client.FlushAll(t.Context()).Err())
+		fail.NowIf(t, w.client.HSet(t.Context(), ledgerKey(), older).Err())
+		w.start()
+		w.look(3, third.Ticket)
+		fail.Unequal(t, w.enter(5).Number > third.Number, true, "a number that was told is told again")
+		again, err := w.at(4).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 4, Shown: fourth.Ticket})
+		fail.NowIf(t, err)
+		fail.Unequal(t, again.Ticket, fourth.Ticket, "a ticket that is shown")
+		fail.Unequal(t, w.enter(6).Number > fourth.Number, true, "a number that was told is told again")
+		again, err = w.at(2).Enter(t.Context(), room.Entry{VoucherID: voucherID, UserID: 2, Shown: second.Ticket})
+		fail.NowIf(t, err)
+		fail.Unequal(t, again.Ticket, second.Ticket, "a ticket that is shown")
+	})
+}
+
+// Redis' clock jumps beyond the beginning of the sale and back. The draw has taken place, and nobody is called before the
+// sale begins.
+func TestNobodyIsCalledBeforeTheSale(t *testing.T) {
+	play(t, 1000, policyOf(5), 2, func(t *testing.T, w *world) {
+		for user := range int64(20) {
+			w.enter(user + 1)
+		}
+		w.redis.Mini().SetTime(time.Now().Add(time.Minute))
+		until(time.Second)
+		w.redis.Mini().SetTime(time.Now().Add(-2 * time.Second))
+		until(time.Second)
+		before := w.look(1, "")
+		fail.Unequal(t, before.Drawn, 20, "the draw")
+		w.redis.Mini().SetTime(time.Time{})
+		until(30 * time.Second)
+		now := w.look(1, "")
+		fail.Unequal(t, now.State, room.Drawing)
+		fail.Unequal(t, now.Serving, before.Serving, "were called before the sale")
+		until(time.Minute)
+		fail.Unequal(t, w.look(1, "").Serving > before.Serving, true, "nobody is called")
+	})
+}
+
+// For how long Redis keeps a visit is counted by Redis' clock too.
+func TestClockOfAnInstanceForgetsNobody(t *testing.T) {
+	play(t, 10, voucher.Room{Rate: 5, DrawS: 86_400, PassS: 60}, 1, func(t *testing.T, w *world) {
+		w.redis.Mini().SetTime(time.Now().Add(-5 * time.Hour))
+		w.enter(1)
+		until(time.Second)
+		for _, key := range w.redis.Mini().Keys() {
+			if ends := 8 * time.Hour; w.redis.Mini().TTL(key) < ends {
+				t.Errorf("%s is kept for %v, the sale ends in %v", key, w.redis.Mini().TTL(key), ends)
+			}
+		}
+	})
+}

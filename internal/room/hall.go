@@ -16,6 +16,8 @@ import (
 const (
 	// refreshEvery is how often an instance renews its snapshot of a room.
 	refreshEvery = 500 * time.Millisecond
+	// kickEvery bounds how often visitors have the database asked.
+	kickEvery = 100 * time.Millisecond
 	// idleAfter is how long an instance keeps a room that nobody asks for.
 	idleAfter = 3 * time.Minute
 	// callTimeout bounds a call to a store in the background.
@@ -85,15 +87,18 @@ func (h *hall) use() {
 }
 
 // clock is Redis' clock now, in ms: as it was told, and this instance's own time since. What this instance's clock shows
-// does not matter.
+// does not matter, except before Redis was heard for the first time.
 func (h *hall) clock() int64 {
 	seen := h.view()
+	if seen == nil {
+		return time.Now().UnixMilli()
+	}
 	return seen.Now + time.Since(seen.heard).Milliseconds()
 }
 
 // keep is for how long Redis keeps what it has.
 func (h *hall) keep(v *voucher.Voucher) time.Duration {
-	return max(0, time.Until(v.EndAt)) + keepAfter
+	return time.Duration(max(0, v.EndAt.UnixMilli()-h.clock()))*time.Millisecond + keepAfter
 }
 
 // load reads the record and renews the snapshot for the first time.
@@ -141,6 +146,9 @@ func (h *hall) drawn(n int64) {
 
 // run renews the snapshot until nobody asks for the room any more, or it is over.
 func (h *hall) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.service.working.Go(func() { h.runStore(ctx) })
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
 	for {
@@ -166,20 +174,20 @@ func (h *hall) run(ctx context.Context) {
 func (h *hall) runStore(ctx context.Context) {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
-	for {
+	for last := time.Now(); ; {
 		select {
 		case <-tick.C:
 		case <-h.kick:
+			if time.Since(last) < kickEvery {
+				continue
+			}
 		case <-ctx.Done():
 			return
 		}
-		v, ok := h.stillThere(ctx)
-		if !ok {
-			return
-		}
 		calling, cancel := context.WithTimeout(ctx, callTimeout)
-		h.store(calling, v)
+		h.store(calling, h.voucher.Load())
 		cancel()
+		last = time.Now()
 	}
 }
 
@@ -285,6 +293,16 @@ func (h *hall) restore(ctx context.Context, v *voucher.Voucher) error {
 		h.service.config.Log.LogAttrs(ctx, slog.LevelWarn, "Redis has lost a waiting room; it goes on with what the database has", slog.Int64("voucher", h.id))
 	}
 	return h.service.config.Redis.Restore(ctx, h.id, rand.Text(), r, h.keep(v))
+}
+
+// ticket returns a user's ticket. It was told, whatever Redis has lost since.
+func (h *hall) ticket(text string, user int64) (Ticket, bool) {
+	t, ok := h.sign.readTicket(text)
+	if !ok || t.User != user {
+		return Ticket{}, false
+	}
+	raise(&h.known.tickets, t.Number+1)
+	return t, true
 }
 
 // block is how many ticket numbers are reserved at once. Up to so many are lost when Redis loses the room.

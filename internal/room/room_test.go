@@ -305,3 +305,26 @@ func TestPassIsForOneOrder(t *testing.T) {
 		fail.Unequal(t, w.enter(1).Position, 3)
 	})
 }
+
+// A request is repeated while it is under way. The repetition fails, and the request has an order: its pass is spent.
+func TestPassIsSpentWhateverARepetitionSays(t *testing.T) {
+	play(t, 10, policyOf(10), 1, func(t *testing.T, w *world) {
+		ticket := w.enter(1).Ticket
+		until(time.Minute + 3*time.Second)
+		pass := w.look(1, ticket).Pass
+		v, _ := w.Voucher(t.Context(), voucherID)
+		s := w.at(1)
+		fail.NowIf(t, s.Use(t.Context(), v, 1, pass, "mine"))
+		fail.NowIf(t, s.Use(t.Context(), v, 1, pass, "mine"), "its repetition")
+		s.Done(t.Context(), v, pass, "mine", false)
+		s.Done(t.Context(), v, pass, "mine", true)
+		s.Done(t.Context(), v, pass, "mine", true)
+		fail.Unless(t, s.Use(t.Context(), v, 1, pass, "another"), order.ErrPassOver, "a pass that has an order")
+		until(time.Second)
+		fail.Unequal(t, w.look(1, "").Spent, 1)
+		until(5 * time.Minute)
+		if a := w.look(1, ""); a.Issued != 1 || a.Spent != 1 || a.Lapsed != 0 {
+			t.Errorf("%d passes were issued, %d spent, %d have lapsed", a.Issued, a.Spent, a.Lapsed)
+		}
+	})
+}

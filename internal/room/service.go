@@ -105,7 +105,6 @@ func (s *Service) open(v *voucher.Voucher) *hall {
 		}
 		h.used.Store(time.Now().UnixNano())
 		close(h.loaded)
-		s.working.Go(func() { h.runStore(s.ctx) })
 		h.run(s.ctx)
 		s.forget(h)
 	})
@@ -166,8 +165,8 @@ func (s *Service) Enter(ctx context.Context, e Entry) (Answer, error) {
 	}
 	call := TicketCall{VoucherID: v.ID, UserID: e.UserID, Shown: -1, Keep: h.keep(v), Address: e.Address, PerAddress: v.Policy.Room.PerAddress}
 	if e.Shown != "" {
-		t, ok := h.sign.readTicket(e.Shown)
-		if !ok || t.User != e.UserID {
+		t, ok := h.ticket(e.Shown, e.UserID)
+		if !ok {
 			return Answer{}, ErrTicket
 		}
 		call.Shown = t.Number
@@ -227,8 +226,8 @@ func (s *Service) Look(ctx context.Context, q Query) (Answer, error) {
 	if q.Ticket == "" {
 		return h.answer(v, nil), nil
 	}
-	t, ok := h.sign.readTicket(q.Ticket)
-	if !ok || t.User != q.User {
+	t, ok := h.ticket(q.Ticket, q.User)
+	if !ok {
 		return Answer{}, ErrTicket
 	}
 	a := h.answer(v, &t)

@@ -28,16 +28,19 @@ type world struct {
 	client    *redis.Client
 	instances []*room.Service
 
-	mu     sync.Mutex
-	v      voucher.Voucher
-	record *room.Record // of the database
-	down   bool         // the database does not answer
-	stock  int64
-	orders map[int64]int  // live, by user
-	had    map[int64]bool // a user who ever had one
-	passes map[string]int // orders, by pass
-	issued []time.Time
-	given  map[string]bool
+	mu      sync.Mutex
+	v       voucher.Voucher
+	record  *room.Record  // of the database
+	down    bool          // the database does not answer
+	failing bool          // the stock cannot be read
+	hold    chan struct{} // until it is closed, the stock is being read; nil: it is not held
+	reads   int           // of the stock
+	stock   int64
+	orders  map[int64]int  // live, by user
+	had     map[int64]bool // a user who ever had one
+	passes  map[string]int // orders, by pass
+	issued  []time.Time
+	given   map[string]bool
 	// called has the highest position that has a pass.
 	served []int64
 
@@ -121,8 +124,15 @@ func (w *world) Voucher(context.Context, int64) (*voucher.Voucher, error) {
 // Left implements [room.Sales].
 func (w *world) Left(context.Context, *voucher.Voucher) (int64, error) {
 	w.mu.Lock()
+	hold := w.hold
+	w.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.down {
+	w.reads++
+	if w.down || w.failing {
 		return 0, errDown
 	}
 	return w.stock, nil

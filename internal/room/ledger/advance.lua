@@ -35,13 +35,13 @@ end
 if not has.born then
   return {1, now}
 end
-local rate = tonumber(ARGV[3])
+local begin, rate = tonumber(ARGV[1]), tonumber(ARGV[3])
 local drawn = tonumber(ARGV[4])
 local settled = drawn >= 0
 local tickets = math.max(tonumber(has.tickets), tonumber(ARGV[5]), drawn)
 if not settled then
   drawn = tonumber(has.drawn)
-  if drawn < 0 and now >= tonumber(ARGV[1]) then
+  if drawn < 0 and now >= begin then
     drawn = tickets
   end
 end
@@ -85,7 +85,7 @@ local share = math.max(0.05, math.min(1, (came + backlog + 5) / (called + 5)))
 
 local elapsed = math.max(0, math.min(1000, now - tonumber(has.last)))
 local credit, next = tonumber(has.credit), 0
-if ARGV[2] == '1' and settled and elapsed > 0 then
+if ARGV[2] == '1' and settled and now >= begin and elapsed > 0 then
   local pace = rate / share
   if backlog < rate / 2 then
     pace = 1.1 * pace -- some who wait, for a second, keep the rate busy

@@ -54,16 +54,17 @@ if verb == 'use' then
   redis.call('HSET', users, user, head .. request)
   return {0, now}
 end
-if mark ~= request then
-  return {0, now}
-end
 -- The mark comes first: a call that stops in between leaves a pass that counts as live until it lapses.
-if verb == 'spent' then
+if verb == 'spent' and mark ~= 's' then
   redis.call('HSET', users, user, head .. 's')
-  if longer > 0 then
-    redis.call('HSET', room, 'spent', tonumber(has[2]) + 1, 'e:' .. late, longer - 1)
+  local field, live = 'e:' .. late, longer
+  if mark == '' then -- a repetition of the request has failed, and freed it
+    field, live = 'e:' .. lapses, normal
   end
-else
+  if live > 0 then
+    redis.call('HSET', room, 'spent', tonumber(has[2]) + 1, field, live - 1)
+  end
+elseif verb == 'free' and mark == request then
   redis.call('HSET', users, user, head)
   if longer > 0 and now < lapses * 1000 then
     redis.call('HSET', room, 'e:' .. lapses, normal + 1, 'e:' .. late, longer - 1)
