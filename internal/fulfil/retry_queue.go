@@ -11,7 +11,31 @@ import (
 // vouchers whose orders the database does not take. Its methods call neither Redis nor the database, and none of its
 // entries is lost with it: each is pending in its stream.
 //
-// While a voucher's orders are refused, its queue has all of them that are pending.
+// An entry:
+//
+//	         add             it is due, and nothing pauses             take
+//	absent ───────▶ waiting ───────────────────────────────▶ ready ───────────▶ absent, and tried alone
+//	                   ▲                                                           │
+//	                   └───────────────────────────────────────────────────────────┘ it failed: add, due later
+//
+// A stream:
+//
+//	        pause                     its time is over
+//	open ───────────▶ paused ────────────────────────────────────────────────▶ open
+//	  │                  │ refusesAll
+//	  │ refusesAll       ▼            its time is over, and no entry of it is set aside
+//	  └──────────▶ refusing all ─────────────────────────────────────────────▶ open; a further pause leads back
+//
+//	state         from                                          its entries are tried   new entries are read
+//	open          the beginning                                 yes                     yes
+//	paused        maxRefused of its entries were refused, or    no                      yes
+//	              an attempt met an outage
+//	refusing all  the database took none of several orders of   no; one of those set    no: the queue has all of
+//	              the voucher                                   aside, once its time    the voucher's orders that
+//	                                                            is over                 are pending
+//
+// An entry that is written opens its stream, whatever its state. Outages at two vouchers pause all streams, until an
+// entry of any is written.
 type retryQueue struct {
 	config  *Config
 	entries map[entryID]retryEntry
