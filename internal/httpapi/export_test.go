@@ -58,21 +58,14 @@ const (
 	MaxKept  = maxKept
 )
 
-// The limits on the requests for /metrics, and on those that wait for the checks; and how long a result of the checks is
-// recent.
+// The limits on the requests for /metrics.
 const (
 	MaxScrapes           = maxScrapes
-	CheckEvery           = checkEvery
-	CheckTimeout         = checkTimeout
 	MaxScrapesPerAddress = maxScrapesPerAddress
-	MaxWaitForChecks     = maxWaitForChecks
 )
 
 // Sales returns the number of sales whose orders are counted.
 func (a *API) Sales() int64 { return a.live.known.Load() }
-
-// AgeChecks makes the last result of the checks too old to be used again.
-func (a *API) AgeChecks() { a.health.at = a.health.at.Add(-checkEvery) }
 
 // FillStreams makes the number of streams the greatest that is allowed, until free is called.
 func (a *API) FillStreams() (free func()) {

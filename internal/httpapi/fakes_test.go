@@ -18,6 +18,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/readiness"
 	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
@@ -46,9 +47,6 @@ type fixture struct {
 	registry  *prometheus.Registry
 	log       strings.Builder
 	level     slog.Level // of the log
-	checks    []httpapi.Check
-	flows     []httpapi.Flow
-	sold      httpapi.Sold
 	locks     fakeLocks
 	handovers *lock.Handovers
 	limit     func(userID int64) (time.Duration, bool)
@@ -93,11 +91,13 @@ func (r *fixture) clock() time.Time { return r.now }
 // deps returns the dependencies of an API. Each API has metrics of its own.
 func (r *fixture) deps(locks fakeLocks) httpapi.Deps {
 	r.registry = prometheus.NewRegistry()
+	log := slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: r.level}))
 	d := httpapi.Deps{
 		Orders: r.orders, Lifecycle: r.lifecycle, Events: r.events, Vouchers: r.vouchers, Rooms: r.rooms, Idempotency: r.idem, IDs: r.ids, Tokens: r.tokens,
-		Ready: httpapi.Readiness{Checks: r.checks, Flows: r.flows, Sold: r.sold}, Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site, PaymentPages: r.pages, PaymentPagesURL: "http://127.0.0.1:4711",
+		Limit: r.limit, Lookups: r.lookups, Keys: r.keys, Cancels: r.cancels, Site: r.site, PaymentPages: r.pages, PaymentPagesURL: "http://127.0.0.1:4711",
 		Handovers:  r.handovers,
-		Log:        slog.New(slog.NewJSONHandler(&r.log, &slog.HandlerOptions{Level: r.level})),
+		Ready:      readiness.New(readiness.Config{}, log),
+		Log:        log,
 		Registerer: r.registry, Gatherer: r.registry, Now: r.clock,
 	}
 	if locks != nil {

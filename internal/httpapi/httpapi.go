@@ -18,6 +18,7 @@ import (
 	"seckill/internal/idempotency"
 	"seckill/internal/lock"
 	"seckill/internal/order"
+	"seckill/internal/readiness"
 	"seckill/internal/samesite"
 	"seckill/internal/voucher"
 )
@@ -40,7 +41,7 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Rooms, Events, Handovers, Limit, Lookups, Keys, Cancels, Site, PaymentPages and Ready are required.
+// Deps are the dependencies of the handlers. All but Rooms, Events, Handovers, Limit, Lookups, Keys, Cancels, Site and PaymentPages are required.
 type Deps struct {
 	Orders    Orders
 	Lifecycle Lifecycle
@@ -68,7 +69,7 @@ type Deps struct {
 	// which that is reached. PaymentPagesURL is where the provider itself has them.
 	PaymentPages    http.Handler
 	PaymentPagesURL string
-	Ready           Readiness
+	Ready           *readiness.Readiness
 	Log             *slog.Logger
 	Registerer      prometheus.Registerer
 	Gatherer        prometheus.Gatherer
@@ -149,7 +150,6 @@ type API struct {
 	problems *problems
 	metrics  *metrics
 	ids      *httpserver.RequestIDs
-	health   *health
 	adminKey []byte // digest of the admin token; nil if there is none
 	site     *samesite.Guard
 	rendered *renderCache
@@ -167,7 +167,7 @@ type API struct {
 // New wires the handlers and registers their metrics.
 func New(cfg Config, deps Deps) (*API, error) {
 	if deps.Orders == nil || deps.Lifecycle == nil || deps.Vouchers == nil || deps.Idempotency == nil || deps.IDs == nil || deps.Tokens == nil ||
-		deps.Lockers == nil || deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
+		deps.Lockers == nil || deps.Ready == nil || deps.Log == nil || deps.Registerer == nil || deps.Gatherer == nil || deps.Now == nil {
 		return nil, errors.New("httpapi: a dependency is missing")
 	}
 	a := &API{
@@ -176,7 +176,6 @@ func New(cfg Config, deps Deps) (*API, error) {
 		ids:      httpserver.NewRequestIDs(),
 		rendered: newRenderCache(),
 		live:     newLive(),
-		health:   newHealth(deps.Ready, deps.Log),
 		adminKey: digestOf(cfg.AdminToken),
 		site:     samesite.New(cfg.LabHosts...),
 	}
@@ -185,7 +184,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	if a.metrics, err = newMetrics(deps.Registerer, a.problems); err != nil {
 		return nil, err
 	}
-	if err := register(deps.Registerer, newHealthMetrics(a.health)); err != nil {
+	if err := register(deps.Registerer, deps.Ready.Metrics()); err != nil {
 		return nil, err
 	}
 	if a.limits, err = newLimiters(cfg.Limits, deps.Registerer); err != nil {
@@ -205,7 +204,7 @@ func (a *API) Public() http.Handler { return a.public }
 func (a *API) Debug() http.Handler { return a.debug }
 
 // Drain makes /readyz fail, so that a load balancer stops sending requests before the server stops accepting them.
-func (a *API) Drain() { a.health.draining.Store(true) }
+func (a *API) Drain() { a.deps.Ready.Drain() }
 
 // EndWaits ends the wait of every request that waits for an order, and every stream, now and from then on.
 func (a *API) EndWaits() {

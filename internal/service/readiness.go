@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"seckill/internal/httpapi"
 	"seckill/internal/lock"
 	"seckill/internal/lock/redis/red"
+	"seckill/internal/readiness"
 	"seckill/internal/rediswatch"
 	"seckill/internal/voucher"
 )
@@ -40,11 +40,11 @@ func flowOf(flow voucher.Flow, mechanism string) string {
 	}[lock.StoreOf(mechanism)]
 }
 
-// readiness returns the checks of /readyz, and the flows that this process can serve with what each of them needs. The
+// readinessConfig returns the checks of /readyz, and the flows that this process can serve with what each of them needs. The
 // checks do what the flows do: they write.
 // No flow needs persistence: while the database takes no orders, admission accepts and keeps them.
-func readiness(cfg Config, stores *stores, admission *admissionFlow, guard *rediswatch.Guard, ids idSource) httpapi.Readiness {
-	checks := []httpapi.Check{
+func readinessConfig(cfg Config, stores *stores, admission *admissionFlow, guard *rediswatch.Guard, ids idSource) readiness.Config {
+	checks := []readiness.Check{
 		{Name: "database", Ask: stores.db.Writable},
 		{Name: "persistence", Ask: admission.fulfiller.Check},
 		{Name: "redis", Ask: func(ctx context.Context) error { return rediswatch.Write(ctx, stores.redis, cfg.probePrefix()) }},
@@ -52,31 +52,31 @@ func readiness(cfg Config, stores *stores, admission *admissionFlow, guard *redi
 		{Name: "ids", Ask: ids.ready},
 		{Name: "stores", Ask: stores.pair.Ready},
 	}
-	flows := []httpapi.Flow{
+	flows := []readiness.Flow{
 		{Name: flowAdmission, Needs: []string{"redis", "eviction", "ids", "stores"}},
 		{Name: flowRedis, Needs: []string{"database", "redis", "eviction", "ids", "stores"}},
 	}
 	if cfg.Lab {
-		flows = append(flows, httpapi.Flow{Name: flowLocal, Needs: []string{"database", "ids", "stores"}})
+		flows = append(flows, readiness.Flow{Name: flowLocal, Needs: []string{"database", "ids", "stores"}})
 	}
 	if stores.db.LockPool() != nil {
-		flows = append(flows, httpapi.Flow{Name: flowMySQL, Needs: []string{"database", "ids", "stores"}})
+		flows = append(flows, readiness.Flow{Name: flowMySQL, Needs: []string{"database", "ids", "stores"}})
 	}
 	if len(stores.nodes) > 0 {
-		checks = append(checks, httpapi.Check{Name: "lock-redis", Ask: func(ctx context.Context) error {
+		checks = append(checks, readiness.Check{Name: "lock-redis", Ask: func(ctx context.Context) error {
 			return errors.Join(askNodes(ctx, stores.nodes, cfg.probePrefix()), guard.NodesReady())
 		}})
-		flows = append(flows, httpapi.Flow{Name: flowRedisNodes, Needs: []string{"database", "lock-redis", "ids", "stores"}})
+		flows = append(flows, readiness.Flow{Name: flowRedisNodes, Needs: []string{"database", "lock-redis", "ids", "stores"}})
 	}
 	if len(cfg.ZooKeeperAddrs) > 0 {
-		checks = append(checks, httpapi.Check{Name: "zookeeper", Ask: func(ctx context.Context) error { return askZooKeeper(ctx, cfg.ZooKeeperAddrs) }})
-		flows = append(flows, httpapi.Flow{Name: flowZooKeeper, Needs: []string{"database", "zookeeper", "ids", "stores"}})
+		checks = append(checks, readiness.Check{Name: "zookeeper", Ask: func(ctx context.Context) error { return askZooKeeper(ctx, cfg.ZooKeeperAddrs) }})
+		flows = append(flows, readiness.Flow{Name: flowZooKeeper, Needs: []string{"database", "zookeeper", "ids", "stores"}})
 	}
-	return httpapi.Readiness{Checks: checks, Flows: flows, Sold: sold(stores)}
+	return readiness.Config{Checks: checks, Flows: flows, Sold: sold(stores)}
 }
 
 // sold returns how many vouchers are sold by each flow.
-func sold(stores *stores) httpapi.Sold {
+func sold(stores *stores) readiness.Sold {
 	return func(ctx context.Context) (map[string]int, error) {
 		sales, err := stores.db.Vouchers().Sales(ctx, time.Now())
 		if err != nil {

@@ -83,7 +83,7 @@ func TestReadinessWrites(t *testing.T) {
 		db, err := database.Open(t.Context(), database.Config{SQLite: filepath.Join(t.TempDir(), "db")})
 		fail.NowIf(t, err)
 		defer db.Close()
-		ready := readiness(Config{}, &stores{redis: server.Client(t), db: db}, &admissionFlow{}, nil, idSource{})
+		ready := readinessConfig(Config{}, &stores{redis: server.Client(t), db: db}, &admissionFlow{}, nil, idSource{})
 		failing := func() (names []string) {
 			for _, c := range ready.Checks {
 				if slices.Contains([]string{"redis", "database"}, c.Name) && c.Ask(t.Context()) != nil {

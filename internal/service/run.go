@@ -20,6 +20,7 @@ import (
 	"seckill/internal/lock/mysql/row"
 	"seckill/internal/logbuffer"
 	"seckill/internal/order"
+	"seckill/internal/readiness"
 	"seckill/internal/rediswatch"
 	"seckill/internal/room"
 	"seckill/internal/telemetry"
@@ -94,7 +95,7 @@ func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	defer func() { err = errors.Join(err, money.close()) }()
 	api, err := newAPI(cfg, money, httpapi.Deps{
 		Orders: rec.orders(orders), Lifecycle: money.lifecycle, Events: money.events(), Vouchers: vouchers, Rooms: vouchers.rooms, Idempotency: stores.db.Idempotency(), IDs: ids,
-		Lockers: lockers, Handovers: handovers, Ready: readiness(cfg, stores, admission, guard, ids), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
+		Lockers: lockers, Handovers: handovers, Ready: readiness.New(readinessConfig(cfg, stores, admission, guard, ids), log), Log: log, Registerer: registry, Gatherer: registry, Now: time.Now,
 	})
 	if err != nil {
 		return err

@@ -5,14 +5,15 @@ func inAPI() []mutant {
 		auth     = "./internal/auth"
 		payment  = "./internal/payment"
 		api      = "./internal/httpapi"
+		ready    = "./internal/readiness"
 		server   = "./internal/httpserver"
 		samesite = "./internal/samesite ./internal/httpapi"
 	)
 	return []mutant{
-		{"a check that hangs holds up the answer of /readyz", "internal/httpapi/health.go",
-			"time.NewTimer(checkTimeout + checkGrace)", "time.NewTimer(1000 * checkTimeout)", api},
-		{"a check that fails is logged each time", "internal/httpapi/health.go",
-			"if failing[c.Name] = true; !was {", "if failing[c.Name] = true; true || was {", api},
+		{"a check that hangs holds up the answer of /readyz", "internal/readiness/readiness.go",
+			"time.NewTimer(checkTimeout + checkGrace)", "time.NewTimer(1000 * checkTimeout)", ready},
+		{"a check that fails is logged each time", "internal/readiness/readiness.go",
+			"if failing[c.Name] = true; !was {", "if failing[c.Name] = true; true || was {", ready},
 		{"readiness asks Redis for PING only", "internal/service/readiness.go",
 			"return rediswatch.Write(ctx, stores.redis, cfg.probePrefix())", "return stores.redis.Ping(ctx).Err()", "./internal/service"},
 		{"a token of any algorithm is accepted", "internal/auth/auth.go",

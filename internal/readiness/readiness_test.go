@@ -1,12 +1,14 @@
-package httpapi_test
+package readiness
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,31 +17,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"seckill/internal/httpapi"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"seckill/internal/simulate"
 	"seckill/internal/testkit/fail"
 )
 
-func TestDebugRoutes(t *testing.T) {
-	alone := newFixture(t, lab)
-	apart := newFixture(t, lab, func(c *httpapi.Config, _ *fixture) { c.DebugListener = true })
-	for _, c := range []struct {
-		path                string
-		alone, apart, debug int
-	}{
-		{path: "/livez", alone: 200, apart: 404, debug: 200},
-		{path: "/readyz", alone: 200, apart: 404, debug: 200},
-		{path: "/metrics", alone: 200, apart: 404, debug: 200},
-		{path: "/debug/pprof/", alone: 404, apart: 404, debug: 200},
-		{path: "/debug/pprof/cmdline", alone: 404, apart: 404, debug: 200},
-	} {
-		fail.Unequal(t, get(alone.handler, c.path).Code, c.alone, "%s on the only listener", c.path)
-		fail.Unequal(t, get(apart.handler, c.path).Code, c.apart, "%s on the public listener", c.path)
-		fail.Unequal(t, get(apart.api.Debug(), c.path).Code, c.debug, "%s on the debug listener", c.path)
-	}
-	if body := get(apart.api.Debug(), "/metrics").Body.String(); !strings.Contains(body, "seckill_orders_total") {
-		t.Error("/metrics does not count orders")
-	}
+// logged returns a readiness and what it logs.
+func logged(c Config) (*Readiness, *strings.Builder) {
+	log := &strings.Builder{}
+	return New(c, slog.New(slog.NewJSONHandler(log, nil))), log
+}
+
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, path, nil))
+	return rec
 }
 
 // A result of the checks serves for half a second. The answer and the log say which check fails, the log alone why.
@@ -50,20 +44,18 @@ func TestReadiness(t *testing.T) {
 func testReadiness(t *testing.T) {
 	var down atomic.Bool
 	var asked atomic.Int64
-	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
-		r.checks = []httpapi.Check{
-			{Name: "database", Ask: func(context.Context) error { asked.Add(1); return nil }},
-			{Name: "redis", Ask: func(context.Context) error {
-				if down.Load() {
-					return errors.New("dial secret-host: refused")
-				}
-				return nil
-			}},
-		}
-	})
+	r, log := logged(Config{Checks: []Check{
+		{Name: "database", Ask: func(context.Context) error { asked.Add(1); return nil }},
+		{Name: "redis", Ask: func(context.Context) error {
+			if down.Load() {
+				return errors.New("dial secret-host: refused")
+			}
+			return nil
+		}},
+	}})
 	want := func(code int, checks string) {
 		t.Helper()
-		rec := get(r.api.Debug(), "/readyz")
+		rec := get(r, "/readyz")
 		var body struct{ Checks map[string]string }
 		fail.NowIf(t, json.Unmarshal(rec.Body.Bytes(), &body))
 		if got := body.Checks["database"] + " " + body.Checks["redis"]; rec.Code != code || got != checks || strings.Contains(rec.Body.String(), "secret-host") {
@@ -74,24 +66,23 @@ func testReadiness(t *testing.T) {
 		want(http.StatusOK, "ok ok")
 	}
 	down.Store(true)
-	simulate.Sleep(httpapi.CheckEvery - 1)
+	simulate.Sleep(checkEvery - 1)
 	want(http.StatusOK, "ok ok")
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the database was asked %d times", n)
 	}
 	simulate.Sleep(1)
 	want(http.StatusServiceUnavailable, "ok failing")
-	simulate.Sleep(httpapi.CheckEvery)
+	simulate.Sleep(checkEvery)
 	want(http.StatusServiceUnavailable, "ok failing")
-	if n := strings.Count(r.log.String(), "secret-host"); n != 1 {
+	if n := strings.Count(log.String(), "secret-host"); n != 1 {
 		t.Errorf("the log says %d times why, want once", n)
 	}
 	down.Store(false)
-	simulate.Sleep(httpapi.CheckEvery)
+	simulate.Sleep(checkEvery)
 	want(http.StatusOK, "ok ok")
-	r.api.Drain()
+	r.Drain()
 	want(http.StatusServiceUnavailable, "ok ok")
-	fail.Unequal(t, get(r.handler, "/livez").Code, http.StatusOK, "not alive while draining")
 }
 
 // A check hangs, whatever its context says: the answer comes in time and names it, the log says so once, and it is not asked
@@ -99,32 +90,30 @@ func testReadiness(t *testing.T) {
 func TestReadinessWhileACheckHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
-		r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
-			r.checks = []httpapi.Check{
-				{Name: "database", Ask: func(context.Context) error {
-					if asked.Add(1) == 1 {
-						simulate.Sleep(time.Minute)
-					}
-					return nil
-				}},
-				{Name: "redis", Ask: func(ctx context.Context) error { <-ctx.Done(); return errors.New("it obeys") }},
-			}
-		})
+		r, log := logged(Config{Checks: []Check{
+			{Name: "database", Ask: func(context.Context) error {
+				if asked.Add(1) == 1 {
+					simulate.Sleep(time.Minute)
+				}
+				return nil
+			}},
+			{Name: "redis", Ask: func(ctx context.Context) error { <-ctx.Done(); return errors.New("it obeys") }},
+		}})
 		began := time.Now()
 		for range 10 {
 			asking := time.Now()
-			rec := get(r.api.Debug(), "/readyz")
-			if took := time.Since(asking); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"database":"failing"`) || took > httpapi.CheckTimeout+200*time.Millisecond {
+			rec := get(r, "/readyz")
+			if took := time.Since(asking); rec.Code != http.StatusServiceUnavailable || !strings.Contains(rec.Body.String(), `"database":"failing"`) || took > checkTimeout+200*time.Millisecond {
 				t.Errorf("%d %s after %v", rec.Code, rec.Body, took)
 			}
-			simulate.Sleep(httpapi.CheckEvery)
+			simulate.Sleep(checkEvery)
 		}
-		log := r.log.String()
-		if n := asked.Load(); n != 1 || strings.Count(log, "it hangs") != 1 || strings.Count(log, "it obeys") != 1 {
-			t.Errorf("asked %d times; log:\n%s", n, log)
+		said := log.String()
+		if n := asked.Load(); n != 1 || strings.Count(said, "it hangs") != 1 || strings.Count(said, "it obeys") != 1 {
+			t.Errorf("asked %d times; log:\n%s", n, said)
 		}
 		simulate.Sleep(time.Minute + time.Second - time.Since(began))
-		if rec := get(r.api.Debug(), "/readyz"); !strings.Contains(rec.Body.String(), `"database":"ok"`) {
+		if rec := get(r, "/readyz"); !strings.Contains(rec.Body.String(), `"database":"ok"`) {
 			t.Errorf("when it is over: %s", rec.Body)
 		}
 	})
@@ -134,8 +123,8 @@ func TestReadinessWhileACheckHangs(t *testing.T) {
 func TestReadinessOfFlows(t *testing.T) {
 	var failing, sold atomic.Value // a space-separated list of checks, and of flows
 	down := errors.New("down")
-	check := func(name string) httpapi.Check {
-		return httpapi.Check{Name: name, Ask: func(context.Context) error {
+	check := func(name string) Check {
+		return Check{Name: name, Ask: func(context.Context) error {
 			if slices.Contains(strings.Fields(failing.Load().(string)), name) {
 				return down
 			}
@@ -161,10 +150,10 @@ func TestReadinessOfFlows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failing.Store(test.failing)
 			sold.Store(test.sold)
-			r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
-				r.checks = []httpapi.Check{check("x"), check("y"), check("z"), check("both")}
-				r.flows = []httpapi.Flow{{Name: "a", Needs: []string{"x", "both"}}, {Name: "b", Needs: []string{"y", "both"}}}
-				r.sold = func(context.Context) (map[string]int, error) {
+			r, _ := logged(Config{
+				Checks: []Check{check("x"), check("y"), check("z"), check("both")},
+				Flows:  []Flow{{Name: "a", Needs: []string{"x", "both"}}, {Name: "b", Needs: []string{"y", "both"}}},
+				Sold: func(context.Context) (map[string]int, error) {
 					if test.sold == "?" {
 						return nil, down
 					}
@@ -173,10 +162,10 @@ func TestReadinessOfFlows(t *testing.T) {
 						m[flow] = 1
 					}
 					return m, nil
-				}
+				},
 			})
 			for path, ready := range map[string]bool{"/readyz": test.ready, "/readyz?strict=1": test.strict && test.ready, "/readyz?verbose=1": test.ready} {
-				rec := r.do(t, call{"GET", path, "", nil})
+				rec := get(r, path)
 				want := http.StatusServiceUnavailable
 				if ready {
 					want = http.StatusOK
@@ -207,7 +196,9 @@ func TestReadinessOfFlows(t *testing.T) {
 					t.Errorf("%s: flows %q, want %q for verbose=1", path, got, test.flows)
 				}
 			}
-			metrics := get(r.api.Debug(), "/metrics").Body.String()
+			registry := prometheus.NewRegistry()
+			fail.NowIf(t, registry.Register(r.Metrics()))
+			metrics := get(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), "/metrics").Body.String()
 			for _, want := range []string{
 				fmt.Sprintf("\nseckill_ready %d\n", map[bool]int{true: 1}[test.ready]),
 				fmt.Sprintf("\nseckill_check_ok{check=\"x\"} %d\n", map[bool]int{false: 1}[strings.Contains(test.failing, "x")]),
@@ -226,22 +217,20 @@ func TestReadinessOfFlows(t *testing.T) {
 func TestReadinessInAFlood(t *testing.T) {
 	hangs := make(chan struct{})
 	var asked atomic.Int64
-	r := newFixture(t, func(_ *httpapi.Config, r *fixture) {
-		r.checks = []httpapi.Check{{Name: "database", Ask: func(context.Context) error {
-			if asked.Add(1) == 1 {
-				return nil
-			}
-			<-hangs
-			return errors.New("it hung")
-		}}}
-	})
-	ready := func() int { return get(r.api.Debug(), "/readyz").Code }
+	r, _ := logged(Config{Checks: []Check{{Name: "database", Ask: func(context.Context) error {
+		if asked.Add(1) == 1 {
+			return nil
+		}
+		<-hangs
+		return errors.New("it hung")
+	}}}})
+	ready := func() int { return get(r, "/readyz").Code }
 	if code := ready(); code != http.StatusOK {
 		t.Fatal(code)
 	}
-	r.api.AgeChecks() // from here on the result is not recent
+	r.at = r.at.Add(-checkEvery) // from here on the result is not recent
 	codes := make(chan int)
-	for range httpapi.MaxWaitForChecks + 1 {
+	for range maxWaitForChecks + 1 {
 		go func() { codes <- ready() }()
 	}
 	select {
@@ -254,7 +243,7 @@ func TestReadinessInAFlood(t *testing.T) {
 		t.Fatal("all requests wait for the check")
 	}
 	close(hangs)
-	for range httpapi.MaxWaitForChecks {
+	for range maxWaitForChecks {
 		fail.Unequal(t, <-codes, http.StatusServiceUnavailable, "a request that waited was told")
 	}
 }

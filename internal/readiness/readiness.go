@@ -1,4 +1,7 @@
-package httpapi
+// Package readiness answers whether buyers should be sent to this instance, and which server fails, to a load balancer, an
+// operator and Prometheus. The checks behind the answer are run at most twice a second, however many ask, and a server that
+// hangs delays no answer for long.
+package readiness
 
 import (
 	"context"
@@ -6,16 +9,11 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/pprof"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"seckill/internal/httpserver"
 )
 
 // Check checks whether something that the service needs is available.
@@ -34,8 +32,8 @@ type Flow struct {
 	Needs []string
 }
 
-// Readiness is what /readyz knows.
-type Readiness struct {
+// Config is what /readyz knows.
+type Config struct {
 	Checks []Check
 	Flows  []Flow // without any, every check has to succeed
 	Sold   Sold   // may be nil
@@ -44,35 +42,6 @@ type Readiness struct {
 // Sold reports how many vouchers can be bought now or later, by the name of the flow. It may name flows that this
 // instance does not have.
 type Sold func(ctx context.Context) (map[string]int, error)
-
-// newDebug returns the handler for operators and monitoring.
-func (a *API) newDebug() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write([]byte("ok\n"))
-	})
-	mux.HandleFunc("GET /readyz", a.health.serve)
-	mux.Handle("GET /metrics", httpserver.Buffered(promhttp.HandlerFor(a.deps.Gatherer, promhttp.HandlerOpts{
-		ErrorLog:      slog.NewLogLogger(a.deps.Log.Handler(), slog.LevelWarn),
-		ErrorHandling: promhttp.ContinueOnError,
-	}), a.limits.scrapes))
-	profiles := http.NewServeMux()
-	profiles.HandleFunc("/debug/pprof/", pprof.Index)
-	profiles.HandleFunc("/debug/pprof/cmdline", a.commandLine) // pprof.Cmdline would show secrets
-	profiles.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	profiles.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	profiles.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/debug/pprof/", a.sameSite(a.checkRead, profiles))
-	return mux
-}
-
-// commandLine answers as pprof.Cmdline does.
-func (a *API) commandLine(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = w.Write([]byte(strings.Join(a.cfg.CommandLine, "\x00")))
-}
 
 const (
 	// checkTimeout bounds all checks together.
@@ -91,9 +60,9 @@ const (
 	maxWaitForChecks = 64
 )
 
-// health answers /readyz.
-type health struct {
-	Readiness
+// Readiness answers /readyz.
+type Readiness struct {
+	config   Config
 	log      *slog.Logger
 	draining atomic.Bool
 	scraping atomic.Bool                 // checks that a scrape has started are in progress
@@ -109,9 +78,14 @@ type health struct {
 	soldAt time.Time
 }
 
-func newHealth(of Readiness, log *slog.Logger) *health {
-	return &health{Readiness: of, log: log, waiting: make(chan struct{}, maxWaitForChecks), asking: make([]atomic.Bool, len(of.Checks)+1)}
+// New returns the readiness of an instance. It runs no check before it is asked.
+func New(c Config, log *slog.Logger) *Readiness {
+	return &Readiness{config: c, log: log, waiting: make(chan struct{}, maxWaitForChecks), asking: make([]atomic.Bool, len(c.Checks)+1)}
 }
+
+// Drain makes the answer "not ready", so that a load balancer stops sending requests before the server stops accepting
+// them.
+func (r *Readiness) Drain() { r.draining.Store(true) }
 
 // checkResult is the result of all checks.
 type checkResult struct {
@@ -135,18 +109,18 @@ type flowJSON struct {
 	Failing  []string `json:"failing,omitempty"` // the checks that the flow needs and that fail
 }
 
-// serve answers two readers. The load balancer looks at the status: whether to send buyers here. An operator looks
+// ServeHTTP answers two readers. The load balancer looks at the status: whether to send buyers here. An operator looks
 // at the body; ?verbose=1 adds each flow, and ?strict=1 turns the status into whether everything works.
-func (h *health) serve(w http.ResponseWriter, r *http.Request) {
-	result := h.result(r.Context())
-	body := readyJSON{Ready: result.ready && !h.draining.Load(), Checks: make(map[string]string, len(h.Checks))}
-	for _, c := range h.Checks {
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	result := r.result(req.Context())
+	body := readyJSON{Ready: result.ready && !r.draining.Load(), Checks: make(map[string]string, len(r.config.Checks))}
+	for _, c := range r.config.Checks {
 		body.Checks[c.Name] = "ok"
 		if result.failing[c.Name] {
 			body.Checks[c.Name] = "failing"
 		}
 	}
-	query := r.URL.Query()
+	query := req.URL.Query()
 	if query.Get("strict") == "1" && len(result.failing) > 0 {
 		body.Ready = false
 	}
@@ -164,66 +138,66 @@ func (h *health) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // result is runChecks for a bounded number of requests at once. Others get the previous result, if there is one.
-func (h *health) result(ctx context.Context) checkResult {
+func (r *Readiness) result(ctx context.Context) checkResult {
 	select {
-	case h.waiting <- struct{}{}:
-		defer func() { <-h.waiting }()
+	case r.waiting <- struct{}{}:
+		defer func() { <-r.waiting }()
 	default:
-		if latest := h.latest.Load(); latest != nil {
+		if latest := r.latest.Load(); latest != nil {
 			return *latest
 		}
 	}
-	return h.runChecks(ctx)
+	return r.runChecks(ctx)
 }
 
 // runChecks runs all checks at once, unless their last result is recent.
-func (h *health) runChecks(ctx context.Context) checkResult {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.at.IsZero() && time.Since(h.at) < checkEvery {
-		return h.last
+func (r *Readiness) runChecks(ctx context.Context) checkResult {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.at.IsZero() && time.Since(r.at) < checkEvery {
+		return r.last
 	}
 	// Other requests use the result too, so it must not depend on this client.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout)
 	defer cancel()
-	errs, sold := h.askAll(ctx)
+	errs, sold := r.askAll(ctx)
 	if sold != nil {
-		h.sold, h.soldAt = sold, time.Now()
+		r.sold, r.soldAt = sold, time.Now()
 	}
 	failing := make(map[string]bool)
-	for i, c := range h.Checks {
-		was := h.last.failing[c.Name]
+	for i, c := range r.config.Checks {
+		was := r.last.failing[c.Name]
 		switch {
 		case errs[i] != nil:
 			if failing[c.Name] = true; !was {
-				h.log.LogAttrs(ctx, slog.LevelWarn, "a check fails", slog.String("check", c.Name), slog.Any("error", errs[i]))
+				r.log.LogAttrs(ctx, slog.LevelWarn, "a check fails", slog.String("check", c.Name), slog.Any("error", errs[i]))
 			}
 		case was:
-			h.log.LogAttrs(ctx, slog.LevelInfo, "a check succeeds again", slog.String("check", c.Name))
+			r.log.LogAttrs(ctx, slog.LevelInfo, "a check succeeds again", slog.String("check", c.Name))
 		}
 	}
-	h.last = h.judge(failing)
-	h.at = time.Now()
-	h.latest.Store(new(h.last))
-	return h.last
+	r.last = r.judge(failing)
+	r.at = time.Now()
+	r.latest.Store(new(r.last))
+	return r.last
 }
 
 // recent is runChecks with a short wait. It returns the previous result if the checks take longer, or if those of
 // another scrape are still in progress. The result is nil until the first checks have finished.
-func (h *health) recent(ctx context.Context) *checkResult {
-	if !h.scraping.CompareAndSwap(false, true) {
-		return h.latest.Load()
+func (r *Readiness) recent(ctx context.Context) *checkResult {
+	if !r.scraping.CompareAndSwap(false, true) {
+		return r.latest.Load()
 	}
 	done := make(chan checkResult, 1)
 	go func() { // ends after checkTimeout at the latest
-		defer h.scraping.Store(false)
-		done <- h.runChecks(ctx)
+		defer r.scraping.Store(false)
+		done <- r.runChecks(ctx)
 	}()
 	select {
 	case result := <-done:
 		return &result
 	case <-time.After(scrapeWait):
-		return h.latest.Load()
+		return r.latest.Load()
 	}
 }
 
@@ -233,34 +207,34 @@ var errHangs = errors.New("it hangs")
 // askAll runs all checks at once, and returns when all have returned, or a moment after the end of ctx: some may not end
 // with it.
 // sold is nil if it is not asked for or there is no answer: it comes from the database, and admission goes on without.
-func (h *health) askAll(ctx context.Context) (errs []error, sold map[string]int) {
+func (r *Readiness) askAll(ctx context.Context) (errs []error, sold map[string]int) {
 	type answer struct {
 		check int
 		err   error
 		sold  map[string]int
 	}
-	answers := make(chan answer, len(h.asking)) // nobody may read the last ones
+	answers := make(chan answer, len(r.asking)) // nobody may read the last ones
 	waiting := 0
 	ask := func(i int, of func() answer) {
-		if !h.asking[i].CompareAndSwap(false, true) {
+		if !r.asking[i].CompareAndSwap(false, true) {
 			return
 		}
 		waiting++
 		go func() {
 			a := of()
-			h.asking[i].Store(false)
+			r.asking[i].Store(false)
 			a.check = i
 			answers <- a
 		}()
 	}
-	errs = make([]error, len(h.asking))
-	for i, c := range h.Checks {
+	errs = make([]error, len(r.asking))
+	for i, c := range r.config.Checks {
 		errs[i] = errHangs
 		ask(i, func() answer { return answer{err: c.Ask(ctx)} })
 	}
-	if h.Sold != nil && (h.soldAt.IsZero() || time.Since(h.soldAt) >= soldEvery) {
-		ask(len(h.Checks), func() answer {
-			sold, err := h.Sold(ctx)
+	if r.config.Sold != nil && (r.soldAt.IsZero() || time.Since(r.soldAt) >= soldEvery) {
+		ask(len(r.config.Checks), func() answer {
+			sold, err := r.config.Sold(ctx)
 			return answer{err: err, sold: sold}
 		})
 	}
@@ -281,37 +255,38 @@ func (h *health) askAll(ctx context.Context) (errs []error, sold map[string]int)
 
 // judge decides whether buyers should be sent here: while a flow works by which a voucher is sold. If no voucher is
 // sold, or that is not known, any flow counts. Without flows every check has to succeed.
-func (h *health) judge(failing map[string]bool) checkResult {
-	result := checkResult{failing: failing, flows: make(map[string]flowJSON, len(h.Flows)), ready: len(h.Flows) == 0 && len(failing) == 0}
+func (r *Readiness) judge(failing map[string]bool) checkResult {
+	result := checkResult{failing: failing, flows: make(map[string]flowJSON, len(r.config.Flows)), ready: len(r.config.Flows) == 0 && len(failing) == 0}
 	selling := false
-	for _, vouchers := range h.sold {
+	for _, vouchers := range r.sold {
 		selling = selling || vouchers > 0
 	}
-	for _, f := range h.Flows {
+	for _, f := range r.config.Flows {
 		flow := flowJSON{Ready: true}
 		for _, name := range f.Needs {
 			if failing[name] {
 				flow.Ready, flow.Failing = false, append(flow.Failing, name)
 			}
 		}
-		if h.sold != nil {
-			flow.Vouchers = new(h.sold[f.Name])
+		if r.sold != nil {
+			flow.Vouchers = new(r.sold[f.Name])
 		}
 		result.flows[f.Name] = flow
-		result.ready = result.ready || flow.Ready && (!selling || h.sold[f.Name] > 0)
+		result.ready = result.ready || flow.Ready && (!selling || r.sold[f.Name] > 0)
 	}
 	return result
 }
 
-// healthMetrics are the results of the checks. A scrape runs them, and does not wait for a server that hangs.
-type healthMetrics struct {
-	*health
+// metrics are the results of the checks. A scrape runs them, and does not wait for a server that hangs.
+type metrics struct {
+	of                                      *Readiness
 	ready, checkOK, flowReady, flowVouchers *prometheus.Desc
 }
 
-func newHealthMetrics(h *health) *healthMetrics {
-	return &healthMetrics{
-		health:       h,
+// Metrics returns the metrics of the readiness.
+func (r *Readiness) Metrics() prometheus.Collector {
+	return &metrics{
+		of:           r,
 		ready:        prometheus.NewDesc("seckill_ready", "1 while /readyz tells the load balancer to send requests.", nil, nil),
 		checkOK:      prometheus.NewDesc("seckill_check_ok", "1 while a check of /readyz succeeds.", []string{"check"}, nil),
 		flowReady:    prometheus.NewDesc("seckill_flow_ready", "1 while everything works that orders by this flow need.", []string{"flow"}, nil),
@@ -320,14 +295,14 @@ func newHealthMetrics(h *health) *healthMetrics {
 }
 
 // Describe implements [prometheus.Collector].
-func (m *healthMetrics) Describe(to chan<- *prometheus.Desc) {
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.ready, m.checkOK, m.flowReady, m.flowVouchers} {
 		to <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (m *healthMetrics) Collect(to chan<- prometheus.Metric) {
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
@@ -337,12 +312,12 @@ func (m *healthMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		return 0
 	}
-	result := m.recent(context.Background())
+	result := m.of.recent(context.Background())
 	if result == nil {
 		return
 	}
-	gauge(m.ready, oneIf(result.ready && !m.draining.Load()))
-	for _, c := range m.Checks {
+	gauge(m.ready, oneIf(result.ready && !m.of.draining.Load()))
+	for _, c := range m.of.config.Checks {
 		gauge(m.checkOK, oneIf(!result.failing[c.Name]), c.Name)
 	}
 	for name, flow := range result.flows {

@@ -1,0 +1,9 @@
+package readiness
+
+import (
+	"testing"
+
+	"seckill/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
