@@ -158,9 +158,10 @@ bin/golangci-lint: tools/golangci-lint/go.mod tools/golangci-lint/go.sum
 	go build -C tools/golangci-lint -o "$(CURDIR)/$@" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
-# Vitess in one process, for tests and for a look at it; see docs/scale.md. Its first build takes two minutes.
-bin/vtcombo: tools/vtcombo/go.mod tools/vtcombo/go.sum
-	go build -C tools/vtcombo -o "$(CURDIR)/$@" vitess.io/vitess/go/cmd/vtcombo
+# Vitess in one process, and its programs beside it, for tests and for a look at it; see docs/scale.md. The first build takes
+# two minutes.
+bin/vtcombo: tools/vitess/go.mod tools/vitess/go.sum
+	go build -C tools/vitess -o "$(CURDIR)/bin/" tool
 	@touch $@
 
 .PHONY: tidy-check

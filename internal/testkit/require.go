@@ -35,7 +35,7 @@ func Installed(server string) error {
 	case "mysqld":
 		_, err = mySQL{}.locate()
 	case "vtcombo":
-		_, err = vtcombo()
+		_, err = vitessProgram("vtcombo")
 	case "zookeeper":
 		_, _, err = locateZooKeeper()
 	case "libfaketime":

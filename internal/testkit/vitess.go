@@ -32,7 +32,7 @@ var vitessShards = []string{"-80", "80-"}
 // keyspace. It takes some seconds. Everything is stopped at the end of the test, which is skipped without vtcombo.
 func Vitess(t TB, vschema []byte) *VitessCluster {
 	t.Helper()
-	path, err := vtcombo()
+	path, err := vitessProgram("vtcombo")
 	if _, missing := errors.AsType[*MissingError](err); missing { // also with REQUIRE_INFRA=1: make infra does not build it
 		t.Skipf("%v", err)
 	}
@@ -40,11 +40,7 @@ func Vitess(t TB, vschema []byte) *VitessCluster {
 	c := &VitessCluster{t: t}
 	for shard := range vitessShards {
 		server := NewMySQL(t, "--gtid-mode=ON", "--enforce-gtid-consistency", "--log-bin=bin")
-		for _, user := range []string{"dba", "app", "allprivs", "repl", "filtered", "appdebug"} {
-			check(t, server.process.exec(fmt.Sprintf("CREATE USER vt_%s@'127.0.0.1'", user)))
-			check(t, server.process.exec(fmt.Sprintf("GRANT ALL ON *.* TO vt_%s@'127.0.0.1' WITH GRANT OPTION", user)))
-		}
-		check(t, server.process.exec("CREATE DATABASE "+shardDatabase(shard)))
+		check(t, prepareForVitess(server, shardDatabase(shard)))
 		c.Shards = append(c.Shards, server)
 	}
 	c.gate, err = newVitessGate(path, vschema, c.Shards)
@@ -62,6 +58,31 @@ func Vitess(t TB, vschema []byte) *VitessCluster {
 	})
 	check(t, c.gate.start())
 	return c
+}
+
+// prepareForVitess creates the users as whom Vitess comes, and the database. Its log has none of that, see rootOverTCP.
+func prepareForVitess(server *SQLServer, database string) error {
+	db, err := sql.Open("mysql", server.process.dsn(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	conn, err := db.Conn(context.Background())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	statements := []string{"SET sql_log_bin = 0", "CREATE DATABASE IF NOT EXISTS " + database}
+	for _, user := range []string{"dba", "app", "allprivs", "repl", "filtered", "appdebug"} {
+		name := "vt_" + user + "@'127.0.0.1'"
+		statements = append(statements, "CREATE USER "+name, "GRANT ALL ON *.* TO "+name+" WITH GRANT OPTION")
+	}
+	for _, statement := range statements {
+		if _, err := conn.ExecContext(context.Background(), statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func shardDatabase(shard int) string { return fmt.Sprintf("vt_%s_%d", vitessKeyspace, shard) }
@@ -259,21 +280,21 @@ func (g *vitessGate) serves(ctx context.Context) error {
 	return nil
 }
 
-const vtcomboHow = "make bin/vtcombo"
+var vitessPrograms = []string{"vtgate", "vttablet", "vtctld", "vtctldclient"}
 
-// vtcombo finds the program on the PATH, or in the folder bin of the project.
-func vtcombo() (string, error) {
+// vitessProgram finds a program of Vitess on the PATH, or in the folder bin of the project.
+func vitessProgram(name string) (string, error) {
 	if err := allowed(); err != nil {
 		return "", err
 	}
-	if path, err := exec.LookPath("vtcombo"); err == nil {
+	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
 	}
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err == nil {
-		if path, err := exec.LookPath(filepath.Join(strings.TrimSpace(string(out)), "bin", "vtcombo")); err == nil {
+		if path, err := exec.LookPath(filepath.Join(strings.TrimSpace(string(out)), "bin", name)); err == nil {
 			return path, nil
 		}
 	}
-	return "", &MissingError{Server: "vtcombo", How: vtcomboHow}
+	return "", &MissingError{Server: name, How: "make bin/vtcombo"}
 }

@@ -167,6 +167,10 @@ func (c *lifecycleChaos) press(page string) {
 
 // send sends one request; the status is 0 without an answer.
 func (c *lifecycleChaos) send(method, address string, user int, header http.Header, body string) (status int, answer string) {
+	return c.sendWith(c.client, method, address, user, header, body)
+}
+
+func (c *lifecycleChaos) sendWith(client *http.Client, method, address string, user int, header http.Header, body string) (status int, answer string) {
 	req, err := http.NewRequestWithContext(c.t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
@@ -175,7 +179,7 @@ func (c *lifecycleChaos) send(method, address string, user int, header http.Head
 	if user != 0 {
 		req.Header.Set("X-User-ID", strconv.Itoa(user))
 	}
-	resp, err := c.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return 0, err.Error()
 	}

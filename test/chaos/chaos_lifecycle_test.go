@@ -54,6 +54,9 @@ func (c *lifecycleChaos) run() {
 		}
 	}
 	c.checkRound(c.planned, c.rounds[c.planned-1])
+	if c.watch != nil {
+		c.watch.close()
+	}
 	c.t.Logf("%d rounds in %v; %d orders %v; %d payments of %d cents, %d of them refunded; by outcome %v, %d of paid_late under admission",
 		c.planned, c.summary(), c.sum.orders, c.sum.states, c.sum.paid, c.sum.cents, c.sum.refunded, c.sum.outcomes, c.sum.late)
 	c.end()
@@ -67,6 +70,7 @@ type lifecycleChaos struct {
 	where   harness.Stores
 	books   *sql.DB
 	redis   *testkit.RedisServer
+	watch   *watch // nil: nobody measures
 
 	provider              *testkit.Process
 	journal               string
@@ -115,7 +119,7 @@ func openLifecycleChaos(t *testing.T, rounds int, db lifecycleDatabase) *lifecyc
 	if c.books, err = sql.Open("mysql", c.where.DB.DSN); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.books.Close() })
+	t.Cleanup(func() { _ = c.books.Close() }) // another one by then, after a move
 	return c
 }
 

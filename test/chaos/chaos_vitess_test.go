@@ -74,9 +74,14 @@ func TestSoakVitessShardDown(t *testing.T) {
 
 func newVitess(t *testing.T) *testkit.VitessCluster {
 	t.Helper()
-	vschema, err := os.ReadFile("../../deploy/vitess/vschema.json")
+	return testkit.Vitess(t, vschema(t))
+}
+
+func vschema(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/vitess/vschema.json")
 	fail.NowIf(t, err)
-	return testkit.Vitess(t, vschema)
+	return text
 }
 
 func onVitess(vitess *testkit.VitessCluster) lifecycleDatabase {
