@@ -42,11 +42,10 @@ Exit code: 0 when the task is done, 1 when not yet, 2 for wrong usage.
 // checking is a call of lab check.
 type checking struct {
 	courseRequest
-	session  *session
-	checker  *course.Checker
-	progress *course.Progress
-	asks     *quiz
-	stdout   io.Writer
+	session *session
+	checker *course.Checker
+	asks    *quiz
+	stdout  io.Writer
 }
 
 func check(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -84,7 +83,6 @@ func check(ctx context.Context, args []string, stdout, stderr io.Writer) (err er
 	if err != nil {
 		return err
 	}
-	c.progress = p
 	defer func() { err = errors.Join(err, c.session.close()) }()
 	if watch {
 		return c.watch(ctx, l, number, n)
@@ -215,8 +213,7 @@ func (c *checking) check(ctx context.Context, l course.Lesson, number, n int) er
 		}
 		c.say(text)
 	}
-	c.progress.Add(l, o, time.Now())
-	if err := c.progress.Save(c.dir); err != nil {
+	if err := c.record(l, n, o); err != nil {
 		return err
 	}
 	fmt.Fprintln(c.stdout)
@@ -230,6 +227,19 @@ func (c *checking) check(ctx context.Context, l course.Lesson, number, n int) er
 	}
 	fmt.Fprintf(c.stdout, "\n  go run ./cmd/lab course next\n")
 	return nil
+}
+
+// record adds an answer to the progress, which the page or another command may have changed while the answer was checked.
+func (c *checking) record(l course.Lesson, n int, o course.Outcome) error {
+	p, err := course.Load(c.dir)
+	if err != nil {
+		return err
+	}
+	if next, _ := p.Task(l); next != n {
+		return nil // it is done already
+	}
+	p.Add(l, o, time.Now())
+	return p.Save(c.dir)
 }
 
 // watchEvery is how often the lock is looked at.

@@ -61,3 +61,22 @@ func TestCourse(t *testing.T) {
 		}
 	}
 }
+
+// While an answer is checked, which may take minutes, a hint is asked for, and the page counts a run. Neither is lost, and no
+// task is done twice.
+func TestCheckKeepsWhatCameMeanwhile(t *testing.T) {
+	dir, l, now := t.TempDir(), course.Lessons()[0], time.Now()
+	c := &checking{courseRequest: courseRequest{dir: dir}}
+	meanwhile, err := course.Load(dir)
+	fail.NowIf(t, err)
+	meanwhile.Hint(l, now)
+	fail.NowIf(t, meanwhile.Save(dir))
+	for range 2 {
+		fail.NowIf(t, c.record(l, 0, course.Outcome{Done: true, Right: true, Answer: "breaks"}))
+	}
+	p, err := course.Load(dir)
+	fail.NowIf(t, err)
+	if mine := p.Lessons[l.ID]; mine.Hints != 1 || len(mine.Tasks) != 1 {
+		t.Errorf("the progress is %+v", mine)
+	}
+}

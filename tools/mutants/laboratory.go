@@ -14,6 +14,8 @@ func inLaboratory() []mutant {
 		{"the number of an event counts before its run", "internal/lab/course/check.go",
 			"_, err := strconv.Atoi(answer); err == nil ||", "_, err := strconv.Atoi(answer); err == nil && false ||", "./internal/lab/course"},
 		{"a schedule beyond its budget does a task", "internal/lab/course/check.go", "if n > t.Budget[i] {", "if n > t.Budget[i]+1 {", "./internal/lab/course"},
+		{"a task is done that changes nothing", "internal/lab/course/check.go", "if !t.allows(changed.Changed) {", "if false {", "./internal/lab/course"},
+		{"a task that was done meanwhile is done twice", "cmd/lab/check.go", "next != n {", "next > n+9 {", "./cmd/lab"},
 		{"a run with another lock does a task", "internal/lab/course/progress.go", "!slices.Contains(t.Allowed, c.Name)", "slices.Contains(t.Allowed, \"none\")", "./internal/lab/course"},
 		{"what a lock leaves out decides against it", "internal/lab/lockjudge/judge.go", "j.Grade < Comfort && !j.LeftOut", "j.Grade < Comfort", "./internal/lab/lockjudge"},
 		{"two holders at a time are not seen", "internal/lab/judge/exclusion.go", "before.End > g.At {", "before.End > g.End {", judge},

@@ -212,6 +212,9 @@ func (c *Checker) hold(ctx context.Context, t Task, answer string) (Outcome, err
 	if err != nil {
 		return Outcome{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
+	if !t.allows(changed.Changed) {
+		return Outcome{}, &AnswerError{i18n.F("that changes nothing: answer NAME=VALUE with another value than %s has", e.ID)}
+	}
 	r := c.Lab.Run(ctx, changed)
 	if err := failed(ctx, r); err != nil {
 		return Outcome{}, err

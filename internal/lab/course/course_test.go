@@ -164,7 +164,8 @@ func TestProgress(t *testing.T) {
 	var table bytes.Buffer
 	fail.If(t, Export(&table, []*Progress{again}))
 	fail.Without(t, table.String(), "1 no-lock: done", "'=Ann,1,55,1,3 of 3,2,55,1,")
-	for _, bad := range []string{`{`, `{"format":"x"}`, `{"format":"seckill course","version":1,"lessons":{"none":{"tasks":[]}}}`, `{"format":"seckill course","version":1,"lessons":{"no-lock":null}}`} {
+	for _, bad := range []string{`{`, `{"format":"x"}`, `{"format":"seckill course","version":1,"lessons":{"none":{"tasks":[]}}}`, `{"format":"seckill course","version":1,"lessons":{"no-lock":null}}`,
+		`{"format":"seckill course","version":1,"lessons":{"no-lock":{"hints":4}}}`, `{"format":"seckill course","version":1,"lessons":{"no-lock":{"hints":-1}}}`} {
 		fail.NowIf(t, os.WriteFile(filepath.Join(folder, ProgressFile), []byte(bad), 0o600))
 		if _, err := Load(folder); err == nil {
 			t.Errorf("%s was read", bad)
@@ -224,7 +225,16 @@ func TestAnswersThatAreNotUnderstood(t *testing.T) {
 				bad = []string{"", "1", "2"} // the number of an event in a run that is still to come
 			case Predict:
 				bad = append(bad, "", "holds, oversold", "breaks: stuck keys, no anomaly", "breaks: queue jumping, lost commits", "breaks: ,")
-			case Hold, Smallest, ByHand, Schedule:
+			case Hold:
+				e, err := c.Set.Find(task.Experiment)
+				fail.NowIf(t, err)
+				bad = append(bad, "") // and what it has already
+				for _, p := range e.Changeable() {
+					if slices.Contains(task.Allowed, p.Name) {
+						bad = append(bad, p.Name+"="+p.Value(e.Setup))
+					}
+				}
+			case Smallest, ByHand, Schedule:
 			}
 			for _, answer := range bad {
 				if o, err := c.Check(t.Context(), task, answer); !errors.Is(err, ErrAnswer) {

@@ -87,6 +87,9 @@ func ReadProgress(path string) (*Progress, error) {
 		if lesson, _, err := Find(id); err != nil || l == nil || len(l.Tasks) > len(lesson.Tasks) {
 			return nil, fmt.Errorf("course: %s: it has a lesson %q that this version does not have", path, id)
 		}
+		if l.Hints < 0 || l.Hints > len(Lesson{}.Hints) {
+			return nil, fmt.Errorf("course: %s: of the lesson %q it has %d hints", path, id, l.Hints)
+		}
 	}
 	return &p, nil
 }
