@@ -6,8 +6,8 @@ import (
 	"seckill/internal/order"
 )
 
-// audit sums up what Redis has of the voucher. If the voucher is not open, only one that was never
-// opened or is forgotten has an audit: Redis has no part in it.
+// audit sums up what Redis holds of the voucher. A voucher that is not open has an audit only if it was never opened or
+// is forgotten: then Redis holds no part of its stock.
 func (v *voucherState) audit(ctx context.Context) (order.GateAudit, error) {
 	all := v.states(ctx)
 	switch err := firstError(all); {

@@ -10,7 +10,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// refusalCache is what is known of a bucket without asking Redis.
+// refusalCache is what this process knows of a bucket without asking Redis.
 type refusalCache struct {
 	end int64 // of the sale, in ms of Redis' clock
 	// clock says what Redis' clock shows; nil until Redis has said so.
@@ -89,17 +89,17 @@ func (c *refusalCache) syncClock(now time.Duration, shown int64) {
 // window is when a voucher is on sale.
 type window struct{ from, to time.Time }
 
-// windowOf returns the window that the database has.
+// windowOf returns the window that the database holds.
 func windowOf(st contract.EpochState) window { return window{from: st.BeginAt, to: st.EndAt} }
 
-// ms returns the window as Redis has it: in ms, rounded so that no order is accepted outside of
-// it. The database keeps microseconds, so nothing finer counts.
+// ms returns the window as Redis holds it: in ms, rounded so that no order is accepted outside of it. The database
+// keeps microseconds, so nothing finer counts.
 func (w window) ms() (begin, end int64) {
 	const unit = time.Microsecond
 	return w.from.Truncate(unit).Add(time.Millisecond - unit).UnixMilli(), w.to.Truncate(unit).UnixMilli()
 }
 
-// windowIn returns the window that the database has as Redis is to have it.
+// windowIn returns the database's window in the form in which Redis is to hold it.
 func windowIn(st contract.EpochState) ledger.Window {
 	begin, end := windowOf(st).ms()
 	return ledger.Window{Begin: begin, End: end, Paused: st.Paused, Revision: st.Revision}

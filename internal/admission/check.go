@@ -10,10 +10,10 @@ import (
 	"seckill/internal/voucher"
 )
 
-// check closes and reopens the voucher if Redis is behind the database, or behind what this
-// process has seen. It also finishes transfers that another process left unfinished. It reports
-// that the state is of no more use if the voucher is forgotten, or has another window, and
-// otherwise whether Redis has the voucher as this process knew it, for all that can be read.
+// check closes and reopens the voucher if Redis is behind the database, or behind what this process has seen. It also
+// finishes transfers that another process left unfinished. If the voucher is forgotten, or has another window, check
+// reports that this state is of no more use. Otherwise it reports whether Redis holds the voucher as this process knew
+// it, as far as that can be read.
 func (v *voucherState) check(ctx context.Context) (useless, same bool) {
 	before := v.knownStates()
 	st, err := v.epochState(ctx)
@@ -49,8 +49,8 @@ func (v *voucherState) check(ctx context.Context) (useless, same bool) {
 	return false, true
 }
 
-// compare marks buckets as closed that are not as this process and the database know them, and
-// reports whether all are.
+// compare marks each bucket as closed that differs from what this process and the database know, and reports whether
+// none does.
 func (v *voucherState) compare(before []ledger.Known, all []ledger.State, st contract.EpochState, lost bool) (same bool) {
 	same = true
 	for i, b := range v.buckets {

@@ -17,7 +17,7 @@ import (
 // keeps Redis busy, at about 3 µs an order.
 const MaxBatch = 512
 
-// Store is what the gate needs of the database; an [contract.AdmissionStore] has it.
+// Store is what the gate needs of the database. A [contract.AdmissionStore] implements it.
 type Store interface {
 	EpochState(ctx context.Context, voucherID int64) (contract.EpochState, error)
 	Close(ctx context.Context, voucherID int64) (contract.EpochState, error)
@@ -31,7 +31,7 @@ type Store interface {
 	UnclearedVouchers(ctx context.Context, endedBy time.Time, after int64, limit int) ([]contract.AdmissionVoucher, error)
 }
 
-// Workers persist the orders that the gate accepts; [fulfil.Fulfiller] has them.
+// Workers persist the orders that the gate accepts. A [fulfil.Fulfiller] implements it.
 type Workers interface {
 	// Await is the method of [order.Gate].
 	Await(ctx context.Context, o order.Order, limit time.Duration) error

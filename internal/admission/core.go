@@ -55,7 +55,7 @@ func newLedger(c Config) *ledger.Ledger {
 	return ledger.New(c.Client, ledger.Options{WaitReplicas: c.WaitReplicas, WaitTimeout: c.WaitTimeout, Generation: c.generation})
 }
 
-// generation is the latest one that is known.
+// generation is the latest known generation.
 func (c *Config) generation() int64 {
 	n, _ := c.Generation()
 	return n

@@ -240,7 +240,8 @@ func (b *bucket) attempt(ctx context.Context, known ledger.Known, requests []*re
 	return d, expiry, err
 }
 
-// wakeEvery is how often the workers are told at most that orders are sent to a bucket. They read its stream for longer.
+// wakeEvery is how often, at most, the workers are told that orders are sent to a bucket. They read its stream for
+// longer than that.
 const wakeEvery = time.Second
 
 // wakeWorkers has the workers read the bucket's stream: while nobody buys, they do not.

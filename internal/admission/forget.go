@@ -33,8 +33,8 @@ const (
 	// maxFailed is how many vouchers in a row may fail. After so many it is not their own fault: a server does
 	// not answer.
 	maxFailed = 3
-	// forgetLease bounds how long a process that dies keeps other processes from opening the
-	// voucher. What happens under the lock takes some milliseconds.
+	// forgetLease bounds how long a process that dies keeps other processes from opening the voucher. The work under
+	// the lock takes some milliseconds.
 	forgetLease = 3 * time.Second
 )
 
@@ -263,9 +263,8 @@ func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.St
 	return nil
 }
 
-// comparable reports whether Redis has the stock of the database's epoch, or of the one that was
-// closed last. Otherwise Redis was emptied or has older data, or a script stopped in its middle, and its stock says
-// nothing.
+// comparable reports whether Redis holds the stock of the database's epoch, or of the epoch that was closed last.
+// Otherwise its stock means nothing: Redis was emptied or has older data, or a script stopped in its middle.
 func comparable(all []ledger.State, st contract.EpochState) bool {
 	for i := range all {
 		if all[i].Torn || all[i].Stock < 0 || all[i].Epoch != st.Epoch && (st.Open() || all[i].Epoch != st.Epoch-1) {
@@ -275,7 +274,7 @@ func comparable(all []ledger.State, st contract.EpochState) bool {
 	return true
 }
 
-// agree reports whether Redis has the database's stock, and every decision that the database has.
+// agree reports whether Redis holds the database's stock, and every decision that the database holds.
 func agree(all []ledger.State, st contract.EpochState) bool {
 	var stock int64
 	for i := range all {
@@ -287,8 +286,8 @@ func agree(all []ledger.State, st contract.EpochState) bool {
 	return stock == st.Stock-st.Returned // what was given back may be on its way
 }
 
-// clear removes what Redis has of a voucher that was forgotten under an epoch, including keys that a
-// process that woke up late wrote again. Once Redis has nothing, clear records that in the database.
+// clear removes the data of a voucher that was forgotten under an epoch from Redis. That includes keys that a late
+// process wrote again. Once Redis holds nothing, clear records that in the database.
 func (f *Forgetter) clear(ctx context.Context, v *voucherState, epoch int64, all bool) error {
 	left := int64(0)
 	for _, b := range v.buckets {

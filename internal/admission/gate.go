@@ -38,7 +38,8 @@ func New(c Config) (*Gate, error) {
 	return newGate(c, newLedger(c)), nil
 }
 
-// Try returns [ledger.ErrForbidden] if Redis refuses a command that the flow needs. Any other error says nothing.
+// Try returns [ledger.ErrForbidden] if Redis refuses a command that the flow needs. Any other error does not tell
+// whether it does.
 func (g *Gate) Try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -169,8 +170,8 @@ func (g *Gate) Open(ctx context.Context, v *voucher.Voucher) error {
 	return nil
 }
 
-// openClosed starts to open a voucher that was found closed, and reports whether it does: false if that is under way,
-// or if the voucher was open when this process saw it last. Then [Gate.Check] finds out what became of it.
+// openClosed starts to open a voucher that was found closed, and reports whether it does. It does not if the voucher is
+// being opened, or was open when this process last saw it: then [Gate.Check] finds out what became of it.
 func (g *Gate) openClosed(voucherID int64) bool {
 	if s := g.known(voucherID); s != nil {
 		return s.reopenClosed()
@@ -185,11 +186,11 @@ func (g *Gate) openClosed(voucherID int64) bool {
 	})
 }
 
-// stuckAfter is after what time look-ups no longer wait for a voucher that is being opened.
+// stuckAfter is how long look-ups wait for a voucher that is being opened.
 const stuckAfter = time.Minute
 
-// stuck reports whether the opening of a voucher has been under way for longer than that: some of its pending orders
-// cannot be written.
+// stuck reports whether the opening of a voucher has taken longer than stuckAfter: some of its pending orders cannot be
+// written.
 func (g *Gate) stuck(voucherID int64) bool {
 	s := g.known(voucherID)
 	return s != nil && s.openingFor() > stuckAfter
@@ -212,17 +213,17 @@ func (g *Gate) Run(ctx context.Context) error {
 }
 
 const (
-	// checksAtOnce is how many vouchers are checked at the same time: those on a node that does not answer must not
-	// hold up the others.
+	// checksAtOnce is how many vouchers are checked at the same time: vouchers on a node that does not answer must not
+	// delay the others.
 	checksAtOnce = 32
 	// idleChecks is how many of the vouchers that nobody buys are checked each time.
 	idleChecks = 50
 )
 
-// Check does once what Run does. It checks the vouchers to which orders were sent since the last time, and some of the
-// others in turn: a check costs the database and Redis as much as some orders, and most vouchers have no buyers at the
-// moment. But if one of those is not as it was, Redis has probably lost what it had of others too. So the rest is checked
-// at once.
+// Check does once what Run does repeatedly. It checks the vouchers to which orders were sent since the last time, and
+// some of the others in turn: a check costs the database and Redis as much as some orders, and most vouchers have no
+// buyers at the moment. If one of the others has changed, Redis has probably lost data of more of them, so the rest is
+// checked at once.
 func (g *Gate) Check(ctx context.Context) {
 	if g.config.paired() != nil {
 		return

@@ -117,12 +117,12 @@ func (l *LateMoney) refund(ctx context.Context, m contract.LateMoney, why order.
 	return l.store.RefundLate(ctx, m, why)
 }
 
-// reserve reserves a unit for an order that was cancelled or expired, after Redis was told that its own came back.
-// Once it has returned nil, a worker writes the order, as any other that was accepted. The same call again changes
-// nothing more.
+// reserve reserves a unit for an order that was cancelled or expired. Before that, it tells Redis that the order's
+// first unit came back. Once reserve has returned nil, a worker writes the order, as any other accepted order.
+// Repeating the call changes nothing more.
 //
 // The errors are [voucher.ErrSoldOut], [order.ErrAlreadyOrdered], [voucher.ErrEnded] if Redis has forgotten the
-// voucher, and those after which nothing is known.
+// voucher, and those that leave the outcome unknown.
 func (l *LateMoney) reserve(ctx context.Context, o order.Order) error {
 	g := l.gate
 	inStore, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -162,11 +162,12 @@ func (l *LateMoney) reserve(ctx context.Context, o order.Order) error {
 	return order.ErrAlreadyOrdered
 }
 
-// persistLost writes an order whose reservation was found under an epoch, if its entry of the stream is gone: a worker
-// of an earlier version takes it for one that was written before. While the entry is there, this does nothing.
+// persistLost writes an order whose reservation was found under an epoch, if the order's entry is gone from the stream:
+// a worker of an earlier version may have removed it, taking the order for one that was written before. While the entry
+// is there, persistLost does nothing.
 //
-// Each way to remove a reservation removes its entry before or with it, or ends the epoch. So a reservation that
-// is there after the stream was found empty, under the same epoch as before, stays until the order is written.
+// Whatever removes a reservation removes its entry before or with it, or ends the epoch. So a reservation that is there
+// after the stream was found empty, under the same epoch as before, stays until the order is written.
 func (l *LateMoney) persistLost(ctx context.Context, b *bucket, epoch int64, o order.Order) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

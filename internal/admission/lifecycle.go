@@ -116,8 +116,8 @@ func (v *voucherState) reopen() {
 	v.startOpening()
 }
 
-// reopenClosed starts to open a voucher of which a bucket is closed for all that this process knows, and reports
-// whether it does: false if that is under way.
+// reopenClosed starts to open a voucher of which a bucket is closed as far as this process knows, and reports whether
+// it does. It does not if the opening is under way.
 func (v *voucherState) reopenClosed() bool {
 	open := !slices.ContainsFunc(v.knownStates(), func(k ledger.Known) bool { return k.Epoch == 0 })
 	v.mu.Lock()
@@ -150,8 +150,8 @@ func (v *voucherState) startOpening() {
 	}
 }
 
-// open opens the voucher, however long that takes: until it is open, or an error is final, or the
-// gate closes.
+// open opens the voucher, however long that takes. It ends when the voucher is open, an error is final, or the gate
+// closes.
 func (v *voucherState) open() {
 	begun := time.Now()
 	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
@@ -242,8 +242,8 @@ func (v *voucherState) findOpen(ctx context.Context) ([]ledger.Known, error) {
 	return known, nil
 }
 
-// finishAttempt takes over the result of an attempt, and reports whether the attempt was the last.
-// It takes over nothing of an epoch of which Redis was found to have lost data in the meantime.
+// finishAttempt applies the result of an attempt, and reports whether the attempt was the last. It applies nothing of
+// an epoch whose data Redis was found to have lost in the meantime.
 func (v *voucherState) finishAttempt(known []ledger.Known, err error) (last bool, _ error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -268,7 +268,7 @@ func (v *voucherState) finishAttempt(known []ledger.Known, err error) (last bool
 	return true, err
 }
 
-// final reports whether another attempt cannot open the voucher: it is gone, or forgotten, or has
+// final reports whether another attempt would not open the voucher either: the voucher is gone, or forgotten, or has
 // another window than the state was created for.
 func final(err error) bool {
 	return errors.Is(err, voucher.ErrNotFound) || errors.Is(err, voucher.ErrEnded) || errors.Is(err, errWindowChanged)

@@ -28,8 +28,8 @@ type limiterShard struct {
 	_   [48]byte                // a cache line each
 }
 
-// NewLimiter allows each user perSecond requests in the long run and up to burst at once. It
-// remembers about users of them, at 40 bytes each.
+// NewLimiter allows each user perSecond requests in the long run and up to burst at once. It remembers at most that
+// many users, at 40 bytes each.
 func NewLimiter(perSecond float64, burst, users int) (*Limiter, error) {
 	interval := time.Duration(float64(time.Second) / perSecond)
 	if perSecond <= 0 || interval <= 0 || burst < 1 || users < 1 {
@@ -45,7 +45,7 @@ func NewLimiter(perSecond float64, burst, users int) (*Limiter, error) {
 	return l, nil
 }
 
-// Allow reports whether the user may send a request now and, if not, after what wait.
+// Allow reports whether the user may send a request now and, if not, how long the user must wait.
 func (l *Limiter) Allow(userID int64) (wait time.Duration, ok bool) {
 	now := time.Since(l.started)
 	s := &l.shards[shardOf(userID)]

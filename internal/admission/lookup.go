@@ -10,9 +10,9 @@ import (
 	"seckill/internal/order"
 )
 
-// lookups finds accepted orders that may not be in the database yet. All requests share scans, which read
-// the orders of all users who wait for them: the number of commands that Redis gets does not grow with the rate of requests.
-// See scan.go. Nor does it grow with the number of vouchers: [ledger.Ledger.Backlogs] reads those that have changed.
+// lookups finds accepted orders that may not be in the database yet. All requests share scans, which read the orders of
+// all users who wait for them. So the number of commands that Redis gets does not grow with the rate of requests; see
+// scan.go. It does not grow with the number of vouchers either: [ledger.Ledger.Backlogs] reads those that have changed.
 type lookups struct {
 	*core
 	scans scanner
@@ -29,7 +29,7 @@ func newLookups(c *core, open, stuck func(voucherID int64) bool) *lookups {
 	return l
 }
 
-// lookup finds an order of a user. It does not wait for a node that hangs if another one has the order.
+// lookup finds an order of a user. If a node has the order, lookup does not wait for others that hang.
 func (l *lookups) lookup(ctx context.Context, userID, orderID int64) (order.Order, error) {
 	var missing error
 	for a, err := range l.scans.join(userID).answers(ctx) {
@@ -94,7 +94,7 @@ func pendingOrderOf(voucherID, userID int64, r ledger.Reservation) order.Order {
 	return order.Order{ID: r.Order, VoucherID: voucherID, UserID: userID, Status: order.Pending, Key: r.Key}
 }
 
-// allUsers returns nil if Redis has all users of the voucher, because the voucher is open or was forgotten.
+// allUsers returns nil if Redis holds all users of the voucher, because the voucher is open or was forgotten.
 func (l *lookups) allUsers(ctx context.Context, voucherID int64, bucket ledger.Reservations) error {
 	switch {
 	case bucket.EpochErr != nil:

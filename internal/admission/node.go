@@ -19,8 +19,8 @@ const (
 	usersPerCall = 10 * usersPerCommand
 )
 
-// nodeReading is the part of a scan that reads the buckets of one node: first which of them have pending
-// orders, and then the orders that these have of the users who wait for the scan.
+// nodeReading is the part of a scan that reads the buckets of one node. It reads first which buckets have pending
+// orders, and then which of these orders belong to users who wait for the scan.
 type nodeReading struct {
 	*lookups
 	users    []int64
@@ -28,13 +28,13 @@ type nodeReading struct {
 	nodeAnswer
 }
 
-// suspect is a bucket that Redis does not have open under the epoch that the list of vouchers had.
+// suspect is a bucket that is not open in Redis under the epoch that the list of vouchers gave.
 type suspect struct {
 	*scannedBucket
 	redisEpoch int64 // 0 if Redis has none
 }
 
-// query asks for the orders that a bucket has of some users.
+// query asks a bucket for the orders of some users.
 type query struct {
 	*scannedBucket
 	users []int64
@@ -52,7 +52,7 @@ func (r *nodeReading) read(ctx context.Context, all []scannedBucket) nodeAnswer 
 	return r.nodeAnswer
 }
 
-// readBacklogs returns those of some buckets that have pending orders, in one round trip.
+// readBacklogs finds the buckets that have pending orders, in one round trip.
 func (r *nodeReading) readBacklogs(ctx context.Context, some []scannedBucket) (pending []*scannedBucket) {
 	if r.silent != nil { // one timeout is enough
 		for i := range some {
@@ -109,7 +109,7 @@ func (r *nodeReading) readOrders(ctx context.Context, some []query) {
 	r.silent = ctx.Err()
 }
 
-// keep keeps what a bucket has of a user, if it has anything.
+// keep keeps the bucket's order of a user, if there is one.
 func (r *nodeReading) keep(b *scannedBucket, userID int64, has ledger.Reservation) {
 	if has.Order == 0 && has.Err == nil {
 		return
@@ -124,18 +124,18 @@ func (r *nodeReading) doNotKnow(b *scannedBucket, err error) {
 	r.unknown = append(r.unknown, unknownBucket{b, err})
 }
 
-// compare suspects a bucket that is not open, or is under an epoch that the database does not have.
+// compare suspects a bucket that is not open, or is open under an epoch that the database does not know.
 func (r *nodeReading) compare(b *scannedBucket, epoch int64) {
 	if !openUnder(epoch, b.Epoch) {
 		r.suspects = append(r.suspects, suspect{b, epoch})
 	}
 }
 
-// anyEpoch is the epoch of a voucher that the database has lost.
+// anyEpoch stands for the epoch of a voucher that the database has lost.
 const anyEpoch = math.MaxInt64
 
-// openUnder reports whether a bucket with an epoch is open, and the database has the same epoch, or
-// has just closed it, or has lost the voucher.
+// openUnder reports whether a bucket is open under an epoch that counts: the database has the same epoch, or has just
+// closed it, or has lost the voucher.
 func openUnder(redis, database int64) bool {
 	return redis > 0 && redis%2 == 0 && (database == redis || database == redis+1 || database == anyEpoch)
 }
@@ -143,13 +143,13 @@ func openUnder(redis, database int64) bool {
 // opensPerNode is how many vouchers one scan of a node starts to open. After Redis was emptied all of them are closed.
 const opensPerNode = 8
 
-// classify reads the list of vouchers again for the suspects: since it was read, a voucher may have
-// been forgotten, or closed, drained and opened under the next epoch. In both cases the database has
-// all orders. What the other suspects had is unknown until their vouchers are open again.
+// classify reads the list of vouchers again for the suspects: since it was read, a voucher may have been forgotten, or
+// closed, drained and opened under the next epoch. In both cases the database holds all orders. What the other suspects
+// held is unknown until their vouchers are open again.
 //
-// But a voucher that cannot be opened because one of its orders cannot be written must not hold up the look-ups of all
-// users for ever. After a while what Redis has of it counts. Only an order that Redis lost, and that a worker has and
-// cannot write, is then not found although it may still be confirmed.
+// But one voucher that cannot be opened, because one of its orders cannot be written, must not delay the look-ups of
+// all users for ever. After a while the orders that Redis holds count. Then an order that Redis lost, and that a worker
+// holds and cannot write, is not found although it may still be confirmed.
 func (r *nodeReading) classify(ctx context.Context) {
 	if len(r.suspects) == 0 {
 		return
@@ -175,7 +175,7 @@ func (r *nodeReading) classify(ctx context.Context) {
 	}
 }
 
-// calls splits queries into those of one round trip each.
+// calls splits queries into groups of one round trip each.
 func calls(queries []query) iter.Seq[[]query] {
 	return func(yield func([]query) bool) {
 		for len(queries) > 0 {
@@ -192,7 +192,7 @@ func calls(queries []query) iter.Seq[[]query] {
 	}
 }
 
-// queriesOf asks each of some buckets for those users who belong to it.
+// queriesOf makes a query to each bucket for the users who belong to it.
 func queriesOf(some []*scannedBucket, users []int64) (queries []query) {
 	split := make(map[int][][]int64) // the users of each bucket, by how many buckets there are
 	for _, b := range some {

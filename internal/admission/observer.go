@@ -37,7 +37,7 @@ func (o Observer) decided(err error) {
 	}
 }
 
-// call is Call; without it, ended is nil.
+// call calls Call. If Call is nil, ended is nil.
 func (o Observer) call(requests []*request) (traceparent string, ended func(err error)) {
 	if o.Call == nil {
 		return "", nil

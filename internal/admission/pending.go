@@ -103,8 +103,8 @@ func without(some, list []contract.AdmissionVoucher) []contract.AdmissionVoucher
 	})
 }
 
-// listOlder lists those of some vouchers that are not forgotten. One that the database has lost is taken as the workers
-// know it, so that its buyers still find their orders.
+// listOlder lists those of some vouchers that are not forgotten. If the database has lost a voucher, the workers'
+// knowledge of it counts, so that its buyers still find their orders.
 func (l *lookups) listOlder(ctx context.Context, some []contract.AdmissionVoucher) ([]contract.AdmissionVoucher, error) {
 	if len(some) == 0 {
 		return nil, nil
@@ -130,7 +130,7 @@ func (l *lookups) listOlder(ctx context.Context, some []contract.AdmissionVouche
 	return older, nil
 }
 
-// byNode groups buckets by the nodes of a cluster that have them.
+// byNode groups buckets by the nodes of a cluster that hold them.
 func (l *lookups) byNode(ctx context.Context, all []scannedBucket) [][]scannedBucket {
 	ctx, cancel := context.WithTimeout(ctx, l.config.AttemptTimeout)
 	defer cancel()

@@ -15,9 +15,8 @@ import (
 // transfer. Halving keeps the transfers few: a bucket that gets all the buyers has the whole stock n
 // of another bucket after log n transfers.
 
-// turn is the right to rebalance. In one process, one bucket of a voucher rebalances at a time. It
-// keeps the turn until it has sold of the stock that it received, so that buckets do not take the
-// last unit from each other.
+// turn is the right to rebalance. In one process, one bucket of a voucher rebalances at a time. It keeps the turn until
+// it has sold some of the stock that it received, so that buckets do not take the last unit from each other.
 type turn struct{ of *voucherState }
 
 // begin waits for the turn, unless it is held already.
@@ -42,9 +41,9 @@ func (t *turn) end() {
 	}
 }
 
-// rebalance finds stock for a bucket that has none. Without an error the bucket has stock, or had
-// some a moment ago, and holds the turn. The error is [voucher.ErrSoldOut] if there is no stock in
-// any bucket nor in transit. Any other error says why that is not known.
+// rebalance finds stock for a bucket that has none. If it returns nil, the bucket has stock, or had some a moment ago,
+// and holds the turn. The error is [voucher.ErrSoldOut] if no bucket has stock and none is in transit. Any other error
+// says why that is not known.
 func (v *voucherState) rebalance(ctx context.Context, b *bucket, epoch int64, t *turn) error {
 	if err := t.begin(ctx, v); err != nil {
 		return err
@@ -64,8 +63,8 @@ func (v *voucherState) rebalance(ctx context.Context, b *bucket, epoch int64, t 
 	}
 }
 
-// rebalanceOnce reads the buckets once and takes the next step. If it has found nothing and returns
-// no error, the buckets are to be read again.
+// rebalanceOnce reads the buckets once and takes the next step. If it finds nothing and returns no error, the buckets
+// are to be read again.
 func (v *voucherState) rebalanceOnce(ctx context.Context, b *bucket, epoch int64) (found bool, err error) {
 	read := v.now()
 	if int64(read) < v.soldOutUntil.Load() {
@@ -121,7 +120,7 @@ func (v *voucherState) quickStates(ctx context.Context, mine *bucket) []ledger.S
 	return v.statesOf(ctx, v.config.AttemptTimeout/4, some)
 }
 
-// confirmSoldOut finds out whether the voucher is sold out, after no bucket was found to have stock.
+// confirmSoldOut finds out whether the voucher is sold out, after no bucket was found with stock.
 func (v *voucherState) confirmSoldOut(ctx context.Context, all []ledger.State, epoch int64, read time.Duration) error {
 	finished, err := v.finishTransfers(ctx, all, epoch)
 	if err != nil || finished {
@@ -141,8 +140,8 @@ func (v *voucherState) confirmSoldOut(ctx context.Context, all []ledger.State, e
 	return voucher.ErrSoldOut
 }
 
-// finishTransfers finishes all transfers of which stock is in transit. Another process may be
-// finishing one of them, which does no harm, or may have died while it did.
+// finishTransfers finishes all transfers whose stock is in transit. If another process is finishing one of them, that
+// does no harm; it may also have died while it did.
 func (v *voucherState) finishTransfers(
 	ctx context.Context, all []ledger.State, epoch int64,
 ) (finished bool, err error) {
@@ -160,8 +159,8 @@ func (v *voucherState) finishTransfers(
 	return finished, nil
 }
 
-// finishTransfer has a bucket receive what another bucket gave to it. Where the gate waits for
-// replicas, it makes sure that they have what was given.
+// finishTransfer has a bucket receive what another bucket gave to it. If the gate waits for replicas, it makes sure
+// that they know what was given.
 func (v *voucherState) finishTransfer(ctx context.Context, from, to *bucket, total, epoch int64) (bool, error) {
 	if v.config.WaitReplicas > 0 {
 		var err error
@@ -172,8 +171,8 @@ func (v *voucherState) finishTransfer(ctx context.Context, from, to *bucket, tot
 	return v.take(ctx, to, from.number, total, epoch)
 }
 
-// give has a bucket give stock to another one or, without more, nothing. It returns the total that
-// the bucket has given to the other one.
+// give has a bucket give stock to another bucket; without more it gives nothing. It returns the total that the bucket
+// has given to the other one.
 func (v *voucherState) give(ctx context.Context, from, to *bucket, epoch int64, more bool) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.config.AttemptTimeout)
 	defer cancel()
@@ -188,7 +187,7 @@ func (v *voucherState) give(ctx context.Context, from, to *bucket, epoch int64, 
 	return t.Amount, nil
 }
 
-// take has a bucket receive what another one gave to it.
+// take has a bucket receive what another bucket gave to it.
 func (v *voucherState) take(ctx context.Context, to *bucket, from int, total, epoch int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, v.config.AttemptTimeout)
 	defer cancel()

@@ -80,7 +80,7 @@ func (v *voucherState) closeEpoch(ctx context.Context) (contract.EpochState, err
 	return st, err
 }
 
-// closeBuckets closes all buckets under an epoch, and returns the latest one that a bucket has then.
+// closeBuckets closes all buckets under an epoch, and returns the latest epoch that a bucket then has.
 func (v *voucherState) closeBuckets(ctx context.Context, closed int64) (latest int64, err error) {
 	epochs := make([]int64, len(v.buckets))
 	err = v.eachBucket(ctx, func(ctx context.Context, b *bucket) (err error) {
@@ -90,9 +90,9 @@ func (v *voucherState) closeBuckets(ctx context.Context, closed int64) (latest i
 	return slices.Max(epochs), err
 }
 
-// closeAbove closes the voucher in the database above an epoch that Redis has. The database is behind Redis if it was
-// restored from older data, or an older copy of it took over. If it is not, another process has opened the voucher
-// meanwhile, and nothing is changed.
+// closeAbove closes the voucher in the database, above an epoch that Redis holds. The database is behind Redis if it
+// was restored from older data, or an older copy of it took over. If it is not behind, another process has opened the
+// voucher meanwhile, and closeAbove changes nothing.
 func (v *voucherState) closeAbove(ctx context.Context, redis int64) (contract.EpochState, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -116,15 +116,15 @@ func (v *voucherState) openEpoch(ctx context.Context, closed int64) (contract.Ep
 }
 
 const (
-	// drainPoll is how often drain looks whether orders are pending, at first. An outage of the database lasts longer:
-	// the pause grows to a sixteenth of what the drain has taken, and to maxDrainPoll at most.
+	// drainPoll is how often drain first asks whether orders are pending. An outage of the database lasts longer, so
+	// the pause grows: to a sixteenth of the time that the drain has taken, and to maxDrainPoll at most.
 	drainPoll    = 10 * time.Millisecond
 	maxDrainPoll = 250 * time.Millisecond
-	// drainWarning is how often a drain that does not end says so.
+	// drainWarning is how often a drain that does not end is logged.
 	drainWarning = time.Minute
 )
 
-// drain waits until no order is pending under a closed epoch. The consumers persist them. A bucket with another
+// drain waits until no order is pending under a closed epoch. The consumers persist the orders. A bucket with another
 // epoch is on a replica that was promoted without the closed one: it may still accept orders.
 func (v *voucherState) drain(ctx context.Context, closed int64) error {
 	begun := time.Now()
@@ -160,8 +160,8 @@ func (v *voucherState) drain(ctx context.Context, closed int64) error {
 	}
 }
 
-// opening is what a bucket is opened with. Each bucket gets an equal share of the stock, and the
-// first buckets one more each where the stock cannot be divided equally.
+// opening returns the data that a bucket is opened with. Each bucket gets an equal share of the stock. If the stock
+// cannot be divided equally, the first buckets get one more each.
 func (v *voucherState) opening(st contract.EpochState, number int) ledger.Opening {
 	n := int64(len(v.buckets))
 	stock := st.Stock / n
@@ -175,8 +175,8 @@ const (
 	// pageSize is how many orders are copied at a time. It bounds how long one command keeps Redis busy, at about 1 µs an
 	// order.
 	pageSize = 5000
-	// pagesAhead is how many pages are read from the database before they are in Redis. The voucher is closed until all
-	// are copied, so both servers work at the same time.
+	// pagesAhead is how many pages may be read from the database and not yet written to Redis. The voucher is closed
+	// until all are copied, so both servers work at the same time.
 	pagesAhead = 4
 )
 
@@ -215,9 +215,9 @@ func (v *voucherState) copyUsers(ctx context.Context, epoch int64) ([]int64, err
 	return copied, group.Wait()
 }
 
-// discardPrepared removes the users that were prepared for an epoch. The next attempt has another epoch, and copies them
-// again: without this each one would occupy memory for [ledger.PreparedFor]. Where Redis does not answer, that is the
-// bound.
+// discardPrepared removes the users that were prepared for an epoch. The next attempt has another epoch, and copies
+// them again: without discardPrepared each copy would occupy memory for [ledger.PreparedFor]. If Redis does not answer,
+// it does.
 func (v *voucherState) discardPrepared(ctx context.Context, epoch int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -250,7 +250,7 @@ func (v *voucherState) usersByBucket(page []order.Order, epoch int64) []ledger.U
 	return slices.DeleteFunc(users, func(u ledger.Users) bool { return len(u.Orders) == 0 })
 }
 
-// bucketsAtOnce is how many buckets are closed or opened at a time.
+// bucketsAtOnce is how many buckets are closed or opened at the same time.
 const bucketsAtOnce = 8
 
 // eachBucket calls do for all buckets, some at a time.

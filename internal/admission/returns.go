@@ -34,8 +34,8 @@ func (g *Gate) Returner(store contract.ReturnStore) *Returner {
 const (
 	// returnEvery is how often the database is asked for stock that was given back.
 	returnEvery = 200 * time.Millisecond
-	// returnsPerPage is how many buckets are read at once, returnsAtOnce how many are told at the same time: one that
-	// does not answer must not hold up the others.
+	// returnsPerPage is how many buckets are read at once, and returnsAtOnce how many are told at the same time: a
+	// bucket that does not answer must not delay the others.
 	returnsPerPage = 200
 	returnsAtOnce  = 8
 )
@@ -60,8 +60,9 @@ func (r *Returner) Run(ctx context.Context) {
 	}
 }
 
-// Round tells each bucket once, and returns how many took stock back. A voucher that is closed is told in a
-// later round, unless it has been rebuilt by then. What fails is tried again in a later round; the error says why.
+// Round tells each bucket once, and returns how many took stock back. A voucher that is closed is told in a later
+// round, unless it has been rebuilt by then. If a bucket cannot be told, a later round tries again, and the error says
+// why.
 func (r *Returner) Round(ctx context.Context) (told int, failed error) {
 	if err := r.gate.config.paired(); err != nil {
 		return 0, err
@@ -85,7 +86,7 @@ func (r *Returner) Round(ctx context.Context) (told int, failed error) {
 	return told, failed
 }
 
-// tellAll tells some buckets, and returns how many took stock back. The error is that of one of the others.
+// tellAll tells some buckets, and returns how many took stock back. If others failed, it returns one of their errors.
 func (r *Returner) tellAll(ctx context.Context, due []contract.Return) (told int, err error) {
 	took := make([]bool, len(due))
 	var group errgroup.Group

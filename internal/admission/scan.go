@@ -16,12 +16,12 @@ const (
 	// A scan is followed by a pause of pauseFactor times the time that it kept the servers busy, so
 	// that scans take about a tenth of the time, however many requests ask for one.
 	pauseFactor = 10
-	// maxScanPause bounds that pause, and with it how long a request waits until its scan begins.
+	// maxScanPause bounds the pause after a scan, and with it how long a request waits until its scan begins.
 	maxScanPause = 250 * time.Millisecond
 )
 
-// scanner takes one scan at a time for all callers. A caller gets a scan that begins after its call,
-// so the scan sees everything that was there at the call.
+// scanner takes one scan at a time for all callers. A caller gets a scan that begins after its call, so the scan sees
+// everything that was pending at the call.
 type scanner struct {
 	closing context.Context
 	spawn   func(work func()) bool
@@ -35,7 +35,7 @@ type scanner struct {
 	pauseUntil time.Time // no scan begins before
 }
 
-// scan is one reading of what is pending in all vouchers, shared by many callers.
+// scan is one reading of everything that is pending in all vouchers. Many callers share it.
 type scan struct {
 	users  map[int64]struct{} // whose orders are wanted; it does not change once the scan has begun
 	listed chan struct{}      // closed once err and nodes are set
@@ -49,7 +49,7 @@ type nodeScan struct {
 	nodeAnswer
 }
 
-// nodeAnswer is what a node has.
+// nodeAnswer is what a node answered to a scan.
 type nodeAnswer struct {
 	// found are the orders that may not be in the database yet, by user.
 	found map[int64][]foundOrder
@@ -59,7 +59,7 @@ type nodeAnswer struct {
 	silent error
 }
 
-// foundOrder is an order that a bucket has, or the error with which it could not be read.
+// foundOrder is an order that a bucket holds, or the error of reading it.
 type foundOrder struct {
 	*scannedBucket
 	ledger.Reservation
@@ -76,13 +76,13 @@ type scannedBucket struct {
 	keys   ledger.Keys
 }
 
-// unknownBucket is a bucket of which Redis does not say, or does not know, what is pending.
+// unknownBucket is a bucket whose pending orders are not known: Redis does not answer, or has lost them.
 type unknownBucket struct {
 	*scannedBucket
 	err error
 }
 
-// missing returns why the node may have an order of the user that it does not show; nil if it shows all.
+// missing returns why the node may have an order of the user that it does not show, or nil if it shows all orders.
 func (a *nodeAnswer) missing(userID int64) error {
 	found := a.found[userID]
 	for _, f := range found {
@@ -99,8 +99,8 @@ func (a *nodeAnswer) missing(userID int64) error {
 	return nil
 }
 
-// answers yields what each node has, as soon as it is known: a node that hangs comes last. An error ends
-// it: the scan's, or the context's.
+// answers yields the answer of each node as soon as it arrives, so a node that hangs comes last. An error is the last
+// thing it yields: that of the scan, or of the context.
 func (s *scan) answers(ctx context.Context) iter.Seq2[*nodeAnswer, error] {
 	return func(yield func(*nodeAnswer, error) bool) {
 		err := await(ctx, s.listed)
@@ -145,7 +145,7 @@ func (s *scan) fail(err error) {
 	close(s.listed)
 }
 
-// join returns a scan that has not begun yet, and that looks for the user's orders.
+// join returns a scan that has not begun yet, and has it look for the user's orders.
 func (c *scanner) join(userID int64) *scan {
 	c.mu.Lock()
 	defer c.mu.Unlock()

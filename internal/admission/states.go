@@ -17,7 +17,7 @@ func (v *voucherState) states(ctx context.Context) []ledger.State {
 // half of [Config.DecisionTimeout], so that the bucket is tried again while requests still wait.
 const maxUnreachable = time.Second
 
-// statesOf reads some buckets in Redis. The result has all buckets; the others have
+// statesOf reads some buckets in Redis. The result has an element for every bucket. Buckets that were not read have
 // errUnreachable.
 func (v *voucherState) statesOf(ctx context.Context, timeout time.Duration, some []*bucket) []ledger.State {
 	asked := time.Now()
@@ -46,7 +46,7 @@ func (v *voucherState) statesOf(ctx context.Context, timeout time.Duration, some
 	return all
 }
 
-// firstError returns why the state of one of the buckets is not known; nil if all are known.
+// firstError returns why the state of one of the buckets is not known, or nil if all states are known.
 func firstError(all []ledger.State) error {
 	for i := range all {
 		if all[i].Err != nil {
@@ -56,23 +56,23 @@ func firstError(all []ledger.State) error {
 	return nil
 }
 
-// otherWindow reports whether a bucket in Redis has another window than the database, or is not paused as it is.
+// otherWindow reports whether a bucket in Redis has another window than the database, or is paused while the database's
+// sale is not, or the reverse.
 func otherWindow(now *ledger.State, st contract.EpochState) bool {
 	want := windowIn(st)
 	return now.Begin != want.Begin || now.End != want.End || now.Paused != want.Paused
 }
 
-// behind reports whether a bucket in Redis lacks what the database had before it was read.
+// behind reports whether a bucket in Redis lacks something that the database held before the bucket was read.
 func behind(now *ledger.State, st contract.EpochState, number int) bool {
 	return !now.Open() || !st.Open() || now.Epoch != st.Epoch || now.Seq < st.Seq[number] || now.Arrived < st.Arrived[number]
 }
 
-// lostTransfer reports whether Redis has lost a transfer: one bucket has received more than the
-// other one says that it gave.
+// lostTransfer reports whether Redis has lost a transfer: one bucket has received more than the other one says that it
+// gave.
 //
-// The buckets are not read at the same moment. So if it seems that a transfer is lost, lostTransfer
-// reads the givers again, after the receivers. The error says that one of those givers does not
-// answer any more.
+// The buckets are not read at the same moment. So if a transfer seems to be lost, lostTransfer reads the givers again,
+// after the receivers. It returns an error if one of those givers does not answer any more.
 func lostTransfer(all []ledger.State, again func() []ledger.State) (bool, error) {
 	if !receivedMore(all, all) {
 		return false, nil

@@ -57,14 +57,14 @@ func (g *Gate) Changed(ctx context.Context, id int64) error {
 }
 
 const (
-	// drainWait bounds how long a change waits until no order is pending, and reopenWait how long for the voucher to open
-	// again. It opens also if nobody waits for it.
+	// drainWait bounds how long a change waits until no order is pending. reopenWait bounds how long it waits for the
+	// voucher to open again. The voucher opens also if nobody waits for it.
 	drainWait  = 10 * time.Second
 	reopenWait = 2 * time.Second
 )
 
-// Drained implements [voucher.Gate]. The lock keeps other processes from opening the voucher meanwhile. If it is lost, the
-// change finds another epoch.
+// Drained implements [voucher.Gate]. Its lock keeps other processes from opening the voucher meanwhile. If the lock is
+// lost, the change finds another epoch.
 func (g *Gate) Drained(ctx context.Context, of *voucher.Voucher, change func(ctx context.Context, epoch int64) error) error {
 	if err := g.config.paired(); err != nil {
 		return err

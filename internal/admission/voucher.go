@@ -13,8 +13,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// voucherState is what a gate keeps in memory of a voucher: its buckets, and what concerns all
-// of them.
+// voucherState is what a gate keeps in memory of a voucher: its buckets, and what concerns all buckets.
 type voucherState struct {
 	*core
 	id     int64
@@ -47,15 +46,15 @@ func newVoucherState(c *core, of *voucher.Voucher) *voucherState {
 	return v
 }
 
-// voucherOf is a voucher as far as its state needs it.
+// voucherOf returns the part of a voucher that its state needs.
 func voucherOf(voucherID int64, st contract.EpochState) *voucher.Voucher {
 	v := &voucher.Voucher{ID: voucherID, Revision: st.Revision, BeginAt: st.BeginAt, EndAt: st.EndAt}
 	v.Policy.Buckets = len(st.Seq)
 	return v
 }
 
-// isOf reports whether the state was created for the window that a voucher has, or for that of a later revision: a request
-// may have read the voucher before it was changed.
+// isOf reports whether the state was created for the window of a voucher as it was read, or for the window of a later
+// revision: a request may have read the voucher before it was changed.
 func (v *voucherState) isOf(of *voucher.Voucher) bool {
 	return of.Revision < v.revision || v.window.to.Equal(of.EndAt) && v.window.from.Equal(of.BeginAt)
 }
@@ -96,7 +95,7 @@ func (v *voucherState) soldSince(when time.Duration) bool {
 	return false
 }
 
-// knownStates lists what is known of each bucket.
+// knownStates lists what this process knows of each bucket.
 func (v *voucherState) knownStates() []ledger.Known {
 	all := make([]ledger.Known, len(v.buckets))
 	for i, b := range v.buckets {
@@ -124,8 +123,8 @@ func bounded(st contract.EpochState) contract.EpochState {
 	return st
 }
 
-// markSoldOut notes that no bucket had any stock when the buckets were read. The refusals are
-// stored before soldOutUntil: clearSoldOut takes soldOutUntil as the sign that there are any.
+// markSoldOut notes that no bucket had any stock when the buckets were read. It stores the refusals before
+// soldOutUntil, because clearSoldOut takes soldOutUntil as the sign that there are refusals.
 func (v *voucherState) markSoldOut(read time.Duration) {
 	until := int64(read + v.config.RecheckEvery)
 	v.soldOut.next.Store(until)
@@ -150,8 +149,8 @@ func (v *voucherState) clearSoldOut() {
 	}
 }
 
-// bucket is one bucket of a voucher: the queue of the orders that wait for the next round trip,
-// and what is known of the bucket in Redis.
+// bucket is one bucket of a voucher: the queue of the orders that wait for the next round trip, and what this process
+// knows of the bucket in Redis.
 type bucket struct {
 	voucher *voucherState
 	number  int
@@ -188,14 +187,14 @@ func newBucket(v *voucherState, number int) *bucket {
 	return b
 }
 
-// knownState returns what is known of the bucket. The epoch is 0 while it is closed.
+// knownState returns what this process knows of the bucket. The epoch is 0 while the bucket is closed.
 func (b *bucket) knownState() ledger.Known {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.known
 }
 
-// adopt takes over the state of an open bucket, unless more is known of its epoch.
+// adopt takes over the state of an open bucket, unless this process knows more of its epoch.
 func (b *bucket) adopt(k ledger.Known) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,7 +203,7 @@ func (b *bucket) adopt(k ledger.Known) {
 	}
 }
 
-// observe adds what a reply has shown of an epoch.
+// observe takes over what a reply shows of an epoch.
 func (b *bucket) observe(k ledger.Known) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -218,7 +217,7 @@ func (b *bucket) observe(k ledger.Known) {
 	b.known = k
 }
 
-// observeSeq adds the sequence number that a transfer has shown of an epoch.
+// observeSeq takes over the sequence number of an epoch that a transfer has shown.
 func (b *bucket) observeSeq(epoch, seq int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -64,8 +64,8 @@ type Queue[T any] struct {
 	alarm   *time.Timer
 }
 
-// New returns a queue whose batches have at most maximum requests. spawn runs work in a goroutine
-// and reports whether it does; where it does not, refused is the answer to all requests.
+// New returns a queue whose batches have at most maximum requests. spawn runs work in a goroutine and reports whether
+// it does. If it does not, all requests are answered with refused.
 func New[T any](processor Processor[T], maximum int, spawn func(work func()) bool, refused error) *Queue[T] {
 	q := &Queue[T]{processor: processor, maximum: maximum, spawn: spawn, refused: refused}
 	q.alarm = time.AfterFunc(time.Hour, q.signalStalled)

@@ -31,11 +31,11 @@ type Accepted struct {
 	Late bool
 }
 
-// PersistedAs reports whether the order is carried out as the database has it; see [order.Status.Persisted].
+// PersistedAs reports whether the order is carried out as the database holds it; see [order.Status.Persisted].
 //
-// A late order was there before, cancelled or expired. Another order that has given its unit back was accepted again, and
-// has another unit of the gate's, if it was accepted at another time: a call of which no reply was heard was repeated after
-// the gate had taken the first unit back.
+// A late order is an order that was persisted before, and then cancelled or expired. Any other order that has given its
+// unit back may hold a second unit of the gate: if a call's reply was lost, and the gate had taken the first unit back
+// before the call was repeated, the order was accepted again. The time of acceptance tells the two apart.
 func (a Accepted) PersistedAs(o order.Order) bool {
 	waits := a.Late && (o.Status == order.Cancelled || o.Status == order.Expired)
 	again := !a.Late && !o.Status.Live() && !o.CreatedAt.Equal(a.At.Truncate(time.Microsecond))
@@ -167,7 +167,7 @@ type Return struct {
 	Orders []ReturnedOrder
 }
 
-// ReturnedOrder is an order that has given its unit back. It has ID, UserID and Key.
+// ReturnedOrder is an order that has given its unit back. Only ID, UserID and Key are set.
 type ReturnedOrder struct {
 	order.Order
 	// Late says that the unit was the second one that the order had: it was paid late.

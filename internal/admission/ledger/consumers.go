@@ -35,8 +35,8 @@ type Consumers struct {
 	generation                                                           func() int64
 }
 
-// NewConsumers returns the scripts, for a generation of the pair of database and Redis. They take nothing out of a bucket that
-// was closed or opened under a later one.
+// NewConsumers returns the scripts, for a generation of the pair of database and Redis. They take nothing out of a
+// bucket that was closed or opened under a later generation.
 func NewConsumers(generation func() int64) *Consumers {
 	return &Consumers{
 		generation:  generation,
@@ -47,8 +47,8 @@ func NewConsumers(generation func() int64) *Consumers {
 	}
 }
 
-// EnsureGroup makes sure that the stream of accepted orders has its group. It reports false
-// where Redis does not have the voucher.
+// EnsureGroup makes sure that the stream of accepted orders has its group. It reports false if Redis does not hold the
+// voucher.
 func (c *Consumers) EnsureGroup(ctx context.Context, client redis.Scripter, keys Keys) (bool, error) {
 	n, err := c.ensureGroup.Run(ctx, client, []string{keys.Orders, keys.Meta}, Group).Int64()
 	return n == 1, err
@@ -95,8 +95,8 @@ func (c *Consumers) Acknowledge(ctx context.Context, client redis.Scripter, a *A
 	return c.acknowledge.Run(ctx, client, a.keys, a.args(c.generation())...).Err()
 }
 
-// QueueAcknowledge is Acknowledge in a pipeline. If the server does not know the script, the
-// command fails with NOSCRIPT (see [redisscript.Missing]).
+// QueueAcknowledge does what Acknowledge does, in a pipeline. If the server does not know the script, the command fails
+// with NOSCRIPT (see [redisscript.Missing]).
 func (c *Consumers) QueueAcknowledge(ctx context.Context, pipe redis.Scripter, a *Acknowledgement) *redis.Cmd {
 	return c.acknowledge.EvalSha(ctx, pipe, a.keys, a.args(c.generation())...)
 }
@@ -131,12 +131,12 @@ func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Re
 	return n > 0, err
 }
 
-// attemptsTTL is the time to live of attempts. Deleting an entry deletes its attempts, but a late worker may begin
-// one afterwards.
+// attemptsTTL is the time to live of the record of attempts. Deleting an entry deletes its record, but a late worker
+// may begin an attempt afterwards.
 const attemptsTTL = 24 * time.Hour
 
-// BeginAttempt records that a process, named without spaces, is about to write an entry alone. It returns the other
-// processes that have begun that and not ended it.
+// BeginAttempt records that a process, whose name has no spaces, is about to write an entry alone. It returns the other
+// processes that have begun such an attempt and not ended it.
 func (c *Consumers) BeginAttempt(ctx context.Context, client redis.Scripter, keys Keys, entryID, process string) (others []string, err error) {
 	return c.attempt.Run(ctx, client, []string{keys.Tries}, entryID, process, int64(attemptsTTL/time.Second)).StringSlice()
 }

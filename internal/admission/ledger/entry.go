@@ -50,7 +50,7 @@ type Entry struct {
 	Err error
 }
 
-// ParseEntry reads an entry of Orders, and returns its orders by their ids. An entry that is malformed as a whole
+// ParseEntry reads an entry of Orders, and returns its orders sorted by id. An entry that is malformed as a whole
 // counts as one order. An order without a sequence number or a trace is still an order.
 func ParseEntry(id string, fields map[string]any) []Entry {
 	common := contract.Accepted{At: entryTime(id, fields)}
@@ -111,7 +111,7 @@ func parseOrder(value any) (id int64, key order.KeyHash, late bool, err error) {
 }
 
 const (
-	// keySeparator is between an order and its key.
+	// keySeparator separates an order from its key.
 	keySeparator = ":"
 	// keyBytes is the size of a key.
 	keyBytes = 8
@@ -129,15 +129,15 @@ func Reserved(id int64, key order.KeyHash) string {
 	return text + keySeparator + base64.RawURLEncoding.EncodeToString(raw[:])
 }
 
-// lateMark precedes an order that takes a unit again, for late money. It is not to be taken for the order's first
-// reservation: a return of that one may still be on its way, and must not remove this one. The mark is a zero, so
-// that whoever only wants the number need not know of it.
+// lateMark precedes an order that takes a unit again, for late money. It tells this reservation from the order's first
+// one: a return of the first may still be on its way, and must not remove the second. The mark is a zero, so a reader
+// that only wants the number need not know of it.
 const lateMark = "0"
 
 // ReservedLate is [Reserved] for an order that takes a unit again.
 func ReservedLate(id int64, key order.KeyHash) string { return lateMark + Reserved(id, key) }
 
-// IsLate reports whether a text of [Reserved] or [ReservedLate] is one of the latter.
+// IsLate reports whether a text was made by [ReservedLate], and not by [Reserved].
 func IsLate(text string) bool { return strings.HasPrefix(text, lateMark) }
 
 // reservedAs is Reserved or ReservedLate.
@@ -167,7 +167,7 @@ func ParseReserved(text string) (id int64, key order.KeyHash, err error) {
 	return id, order.KeyHash(binary.BigEndian.Uint64(raw)), nil
 }
 
-// positive reads a field that is a positive number.
+// positive parses a field that is a positive number.
 func positive(fields map[string]any, name string) (int64, error) {
 	text, _ := fields[name].(string)
 	return parsePositive(text, "field "+name)

@@ -53,12 +53,13 @@ func (l *Ledger) Prepare(ctx context.Context, users []Users) error {
 	return err
 }
 
-// Discard removes the users that were prepared for an epoch of a bucket which will not be opened under it.
+// Discard removes the users that were prepared for an epoch of a bucket, if the bucket will not be opened under that
+// epoch.
 func (l *Ledger) Discard(ctx context.Context, keys Keys, epoch int64) error {
 	return l.client.Process(ctx, redis.NewIntCmd(ctx, "unlink", keys.PreparedUsers(epoch)))
 }
 
-// Opening is what a bucket is opened with.
+// Opening is the data that a bucket is opened with.
 type Opening struct {
 	// Epoch is even. The bucket must be closed under the epoch before it.
 	Epoch      int64

@@ -19,8 +19,7 @@ type Keys struct {
 	Tries string
 }
 
-// KeysOf returns the keys of a bucket of a voucher. The prefix is that of the installation;
-// the locks have the same.
+// KeysOf returns the keys of a bucket of a voucher. The prefix is that of the installation, which the locks have too.
 func KeysOf(prefix string, voucherID int64, bucket int) Keys {
 	tag := strconv.FormatInt(voucherID, 10)
 	if bucket > 0 {
@@ -80,11 +79,12 @@ const (
 	// stream and this field together count the orders that are pending. It means nothing while the
 	// stream is empty.
 	FieldExtra = "extra"
-	// FieldBusy is 1 while a script changes several keys. A script that finds it so knows that an earlier one stopped in
-	// its middle, and leaves the bucket to be rebuilt from the database.
+	// FieldBusy is 1 while a script changes several keys. A script that finds it set knows that an earlier one stopped
+	// in its middle, and leaves the bucket to be rebuilt from the database.
 	FieldBusy = "busy"
 	// FieldGeneration is the generation of the pair of database and Redis (package pairing) under which the bucket was
-	// closed or opened last. A process of an earlier one has another database, and takes nothing out of the bucket.
+	// closed or opened last. A process of an earlier generation has another database, and takes nothing out of the
+	// bucket.
 	FieldGeneration = "gen"
 	// FieldBegin and FieldEnd are the sale's window, in ms of Redis' clock.
 	FieldBegin = "begin"
@@ -94,13 +94,12 @@ const (
 	FieldRevision = "rev"
 )
 
-// The totals of what buckets gave each other are fields of Meta too: these prefixes and the
-// number of the other bucket. Within an epoch the totals only grow. A voucher that is
-// opened begins with none.
+// The totals that buckets gave each other are fields of Meta too. A field's name is one of these prefixes and the
+// number of the other bucket. Within an epoch the totals only grow. A voucher that is opened begins with none.
 const (
 	// FieldTo is the prefix of the total that this bucket has given to another one.
 	FieldTo = "to:"
-	// FieldFrom is the prefix of the total that has arrived here from another bucket. What
-	// the other bucket has in its FieldTo beyond that is in transit, and can still be sold.
+	// FieldFrom is the prefix of the total that has arrived here from another bucket. If the other bucket's FieldTo is
+	// greater, the difference is in transit, and can still be sold.
 	FieldFrom = "from:"
 )

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/redisscript"
 )
 
-// Client is what the ledger needs of go-redis; any of its clients has it. A command must end
-// with its context, so set ContextTimeoutEnabled.
+// Client is what the ledger needs of go-redis. Each of its clients implements it. A command must end with its context,
+// so set ContextTimeoutEnabled.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner
@@ -66,8 +66,8 @@ func (l *Ledger) generation() int64 {
 	return l.options.Generation()
 }
 
-// run runs a script that go-redis must not repeat, and returns its reply as a list. The first
-// two of args are free, see [redisscript.Args].
+// run runs a script that go-redis must not repeat, and returns its reply as a list. The first two elements of args must
+// be left free, see [redisscript.Args].
 func (l *Ledger) run(ctx context.Context, script *redisscript.Script, args []any) ([]any, error) {
 	return runBy(ctx, script, args, func(cmd redisscript.Cmd) (any, error) { return l.send(ctx, cmd) })
 }
@@ -100,16 +100,16 @@ func runBy(
 	return []any{reply}, err
 }
 
-// send sends a command. A cluster's client that fails reloads the map of the cluster: for a
-// command that it must not repeat it does not do so by itself, and would ask a node that is
-// gone for a minute. MOVED is such a failure too.
+// send sends a command. If it fails on a cluster, send has the client reload the map of the cluster: for a command that
+// must not be repeated the client does not do so by itself, and would ask a node that is gone for a minute. MOVED is
+// such a failure too.
 func (l *Ledger) send(ctx context.Context, cmd redisscript.Cmd) (any, error) {
 	_ = l.client.Process(ctx, cmd)
 	l.failed(ctx, cmd.Err())
 	return cmd.Result()
 }
 
-// number is the reply of a script that replies with one number.
+// number returns the reply of a script that replies with one number.
 func number(reply []any, err error) (int64, error) {
 	if err != nil {
 		return 0, err
@@ -120,7 +120,7 @@ func number(reply []any, err error) (int64, error) {
 	return 0, unexpected(reply)
 }
 
-// numbers are the numbers that a reply begins with.
+// numbers returns the numbers that a reply begins with.
 func numbers(reply []any) []int64 {
 	all := make([]int64, 0, len(reply))
 	for _, one := range reply {
@@ -137,9 +137,9 @@ func unexpected(reply any) error {
 	return fmt.Errorf("%w: unexpected reply %v", order.ErrUnavailable, reply)
 }
 
-// Harmless reports whether a call that failed with err has changed nothing and never will: it did not reach the
-// server, or the server refused it before the script wrote anything. Any other error out of a script leaves it open
-// what the script has done.
+// Harmless reports whether a call that failed with err has changed nothing and never will: the call did not reach the
+// server, or the server refused it before the script wrote anything. After any other error it is unknown what the
+// script has done.
 func Harmless(err error) bool {
 	if errors.Is(err, ErrUnacknowledged) {
 		return false

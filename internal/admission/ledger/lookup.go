@@ -11,9 +11,9 @@ import (
 	"seckill/internal/order"
 )
 
-// ByNode groups buckets, by index, by the node of a cluster that has them. Buckets whose node
-// is not known form one group. The grouping only decides which buckets are read in one round
-// trip: the client itself finds the node of each key.
+// ByNode groups buckets, by index, by the node of a cluster that holds them. Buckets whose node is not known form one
+// group. The grouping only decides which buckets are read in one round trip: the client itself finds the node of each
+// key.
 func (l *Ledger) ByNode(ctx context.Context, buckets []Keys) [][]int {
 	c, many := l.client.(cluster)
 	groups := make(map[*redis.Client]int)
@@ -45,7 +45,7 @@ type Backlog struct {
 	Err error
 }
 
-// Backlogs reads the backlogs of several buckets, which [Ledger.ByNode] has in one group, in one or two round trips.
+// Backlogs reads the backlogs of several buckets of one group of [Ledger.ByNode], in one or two round trips.
 func (l *Ledger) Backlogs(ctx context.Context, buckets []Keys) []Backlog {
 	if len(buckets) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func (l *Ledger) Backlogs(ctx context.Context, buckets []Keys) []Backlog {
 	return all
 }
 
-// oneNode returns the client of the one server that has a bucket; nil where it is not known.
+// oneNode returns the client of the one server that holds a bucket, or nil if that is not known.
 func (l *Ledger) oneNode(ctx context.Context, keys Keys) *redis.Client {
 	switch c := l.client.(type) {
 	case *redis.Client:
@@ -71,7 +71,7 @@ func (l *Ledger) oneNode(ctx context.Context, keys Keys) *redis.Client {
 	return nil
 }
 
-// redirected reads those backlogs again that could not be read: the client itself knows to which node a bucket has moved.
+// redirected reads the backlogs again that could not be read: the client itself knows to which node a bucket has moved.
 func (l *Ledger) redirected(ctx context.Context, buckets []Keys, all []Backlog) []Backlog {
 	var failed []Keys
 	var places []int
@@ -87,7 +87,7 @@ func (l *Ledger) redirected(ctx context.Context, buckets []Keys, all []Backlog) 
 	return all
 }
 
-// readBacklogs reads backlogs through a pipeline. The error is that of one of them.
+// readBacklogs reads backlogs through a pipeline. Its error is that of the first command that failed.
 func readBacklogs(ctx context.Context, pipe redis.Pipeliner, buckets []Keys) ([]Backlog, error) {
 	if len(buckets) == 0 {
 		return nil, nil
@@ -111,13 +111,13 @@ func readBacklogs(ctx context.Context, pipe redis.Pipeliner, buckets []Keys) ([]
 	return all, failed
 }
 
-// Query asks what a bucket has of some users.
+// Query asks which orders of some users a bucket holds.
 type Query struct {
 	Bucket Keys
 	Users  []int64
 }
 
-// Reservations is what a bucket has of the users of a [Query].
+// Reservations is what a bucket holds for the users of a [Query].
 type Reservations struct {
 	// Users has what the bucket has of each user, in the order of the query.
 	Users []Reservation
@@ -127,7 +127,7 @@ type Reservations struct {
 	UsersErr, EpochErr error
 }
 
-// Reservation is what a bucket has of a user.
+// Reservation is what a bucket holds for a user.
 type Reservation struct {
 	// Order is the user's accepted order; 0 where there is none. Key is its idempotency key.
 	Order int64
@@ -177,7 +177,7 @@ func reserved(fields *redis.SliceCmd, users int) ([]Reservation, error) {
 	return all, err
 }
 
-// orZero is the number that a field holds, 0 where there is no field.
+// orZero returns the number that a field holds, or 0 if the field is missing.
 func orZero(field *redis.StringCmd) (int64, error) {
 	n, err := field.Int64()
 	if errors.Is(err, redis.Nil) {

@@ -15,7 +15,7 @@ import (
 //go:embed pair.lua
 var pairSource string
 
-// Pair is the side of Redis of the pair that it makes with a database.
+// Pair is Redis' side of the pair of a database and its Redis.
 type Pair struct {
 	ledger *Ledger
 	key    string

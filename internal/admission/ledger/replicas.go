@@ -12,9 +12,9 @@ import (
 	"seckill/internal/redisscript"
 )
 
-// ErrUnacknowledged means that Redis executed the script, but fewer replicas than wanted have
-// what it wrote. If one of the other replicas is promoted now, the write is lost. The outcome
-// for an order is then unknown; the same call again finds out.
+// ErrUnacknowledged means that Redis executed the script, but fewer replicas than required have acknowledged what it
+// wrote. If one of the other replicas is promoted now, the write is lost. So the outcome for an order is unknown. The
+// same call again finds it out.
 var ErrUnacknowledged = errors.New("too few replicas have what Redis wrote")
 
 //go:embed replicate.lua
@@ -33,15 +33,15 @@ func (l *Ledger) Replicate(ctx context.Context, keys Keys, o order.Order) (bool,
 //go:embed replicate_all.lua
 var replicateAllSource string
 
-// LastRead is the last entry that was read of the stream of a bucket.
+// LastRead is the last entry that was read from the stream of a bucket.
 type LastRead struct {
 	Keys  Keys
 	Entry string
 }
 
-// ReplicateAll waits until enough replicas have everything that a server has written so far. It reports for each of
-// the buckets, which are all on that server, whether the server has the entry: one that was promoted after the entry
-// was read may lack it. A server has an entry only with all that were written before it and not removed since.
+// ReplicateAll waits until enough replicas have everything that a server has written so far. All the buckets are on
+// that server. For each it reports whether the server has the entry: a server that was promoted after the entry was
+// read may lack it. A server that has an entry has all entries that were written before it and not removed since.
 func (l *Ledger) ReplicateAll(ctx context.Context, read []LastRead) ([]bool, error) {
 	keys, entries := make([]string, 0, 2*len(read)), make([]any, 0, len(read))
 	for _, r := range read {
@@ -62,9 +62,9 @@ func (l *Ledger) ReplicateAll(ctx context.Context, read []LastRead) ([]bool, err
 	return has, nil
 }
 
-// runAcknowledged is run, and then waits until enough replicas have what the script and all
-// commands before it wrote. With a reply and [ErrUnacknowledged] the script was executed.
-// The first key of args names the node.
+// runAcknowledged does what run does, and then waits until enough replicas have what the script and all commands before
+// it wrote. If it returns a reply and [ErrUnacknowledged], the script was executed. The first key of args names the
+// node.
 func (l *Ledger) runAcknowledged(ctx context.Context, script *redisscript.Script, args []any) ([]any, error) {
 	if l.options.WaitReplicas == 0 {
 		return l.run(ctx, script, args)
@@ -73,11 +73,11 @@ func (l *Ledger) runAcknowledged(ctx context.Context, script *redisscript.Script
 	return runBy(ctx, script, args, func(cmd redisscript.Cmd) (any, error) { return l.sendAcknowledged(ctx, key, cmd) })
 }
 
-// sendAcknowledged sends a command with WAIT behind it in the same round trip. Both are on
-// one connection, because WAIT covers what its own connection wrote.
+// sendAcknowledged sends a command with WAIT behind it in the same round trip. Both are on one connection, because WAIT
+// covers what its own connection wrote.
 //
-// With a reply and [ErrUnacknowledged] the command was executed. Where no reply arrives in
-// the time that ctx gives, the error is any other.
+// If it returns a reply and [ErrUnacknowledged], the command was executed. If no reply arrives before ctx ends, it
+// returns another error.
 func (l *Ledger) sendAcknowledged(ctx context.Context, key string, cmd redisscript.Cmd) (any, error) {
 	node, err := l.node(ctx, key)
 	if err != nil {
@@ -104,7 +104,7 @@ func (l *Ledger) sendAcknowledged(ctx context.Context, key string, cmd redisscri
 // pipeliner is a client of one node.
 type pipeliner interface{ Pipeline() redis.Pipeliner }
 
-// cluster is a client of many nodes. It knows which node has a key.
+// cluster is a client of many nodes. It knows which node holds a key.
 type cluster interface {
 	MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 	ReloadState(ctx context.Context)
@@ -112,8 +112,8 @@ type cluster interface {
 
 var _ cluster = (*redis.ClusterClient)(nil)
 
-// node returns the client of the node that has a key. WAIT must go to the node that executed
-// the script. It names no key, so a cluster's client would send it to any node.
+// node returns the client of the node that holds a key. WAIT must go to the node that executed the script. It names no
+// key, so a cluster's client would send it to any node.
 func (l *Ledger) node(ctx context.Context, key string) (pipeliner, error) {
 	if c, many := l.client.(cluster); many {
 		return c.MasterForKey(ctx, key)

@@ -10,9 +10,9 @@ import (
 //go:embed return.lua
 var returnSource string
 
-// Return has a bucket take back the stock of orders that have given their units back in the database. The
-// transfer's amount is what was added to the stock. No replica is waited for: the database knows of which returns
-// the bucket was told, and a primary that lacks one has a smaller total than that.
+// Return has a bucket take back the stock of orders that have given their units back in the database. The transfer's
+// Amount is what was added to the stock. Return waits for no replica: the database knows which returns the bucket was
+// told of, and a primary that lacks one has a smaller total.
 func (l *Ledger) Return(ctx context.Context, keys Keys, r contract.Return) (Transfer, error) {
 	args := make([]any, 0, 7+4*len(r.Orders))
 	args = append(args, "", "", 2, keys.Meta, keys.Users, r.Epoch, r.Total)

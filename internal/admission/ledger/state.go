@@ -41,8 +41,8 @@ type State struct {
 // Open reports whether the bucket accepts orders.
 func (s *State) Open() bool { return s.Epoch > 0 && s.Epoch%2 == 0 && s.Stock >= 0 && !s.Torn }
 
-// Lent is what the bucket has given to other buckets less what it has got from them. A
-// transfer changes a bucket's stock and Lent, and not their sum.
+// Lent is what the bucket has given to other buckets less what it has received from them. A transfer changes a bucket's
+// stock and Lent, and not their sum.
 func (s *State) Lent() (n int64) {
 	for _, given := range s.To {
 		n += given

@@ -14,12 +14,12 @@ import (
 )
 
 // tracking remembers which buckets have nothing pending, until Redis says that they have changed: each read of a bucket
-// asks Redis for that (CLIENT TRACKING, https://redis.io/docs/latest/develop/reference/client-side-caching/). So it costs
-// one command for each node to find the buckets that have something pending, and two for each bucket that has changed
-// since; not two for every bucket there is.
+// asks Redis to say so (CLIENT TRACKING, https://redis.io/docs/latest/develop/reference/client-side-caching/). So
+// finding the buckets that have something pending costs one command for each node, and two for each bucket that has
+// changed since, instead of two for every bucket there is.
 //
-// Redis sends what has changed on the connection that has read it, and in order. So the reply to any later command
-// on that connection proves that all changes before that command have been heard of. If the connection ends, all that was
+// Redis sends the changes on the connection that has read the bucket, and in order. So the reply to a later command on
+// that connection proves that all changes before that command have been received. If the connection ends, all that was
 // remembered is forgotten with it.
 type tracking struct {
 	mu    sync.Mutex
@@ -43,7 +43,8 @@ type trackedNode struct {
 const (
 	// trackingRetry is when tracking is tried again after a server has refused it.
 	trackingRetry = time.Minute
-	// maxTracked bounds what is remembered of a node. Beyond it, all of it is forgotten: most are of vouchers that are gone.
+	// maxTracked bounds how many buckets of a node are remembered. Beyond it, all are forgotten: most are of vouchers
+	// that are gone.
 	maxTracked = 100_000
 )
 
@@ -167,7 +168,7 @@ func (n *trackedNode) read(ctx context.Context, buckets []Keys) ([]Backlog, erro
 	return all, nil
 }
 
-// forgetChanged forgets what has changed.
+// forgetChanged forgets the buckets that have changed.
 func (n *trackedNode) forgetChanged() {
 	if n.all {
 		clear(n.empty)
@@ -179,7 +180,7 @@ func (n *trackedNode) forgetChanged() {
 	n.all = false
 }
 
-// changes is called with the keys that have changed, while a reply is read; n.mu is held then.
+// changes is called with the keys that have changed, while a reply is read. n.mu is held then.
 type changes trackedNode
 
 var _ push.NotificationHandler = (*changes)(nil)

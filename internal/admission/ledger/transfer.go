@@ -34,7 +34,7 @@ func (l *Ledger) Give(ctx context.Context, keys Keys, epoch int64, to int, more 
 	return parseTransfer(l.runAcknowledged(ctx, l.scripts.give, []any{"", "", 1, keys.Meta, epoch, to, amount}))
 }
 
-// Take has a bucket take in what another bucket has given to it, up to a total.
+// Take has a bucket add to its stock what another bucket has given to it, up to a total.
 func (l *Ledger) Take(ctx context.Context, keys Keys, epoch int64, from int, total int64) (Transfer, error) {
 	return parseTransfer(l.run(ctx, l.scripts.take, []any{"", "", 1, keys.Meta, epoch, from, total}))
 }

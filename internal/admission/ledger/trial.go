@@ -55,5 +55,5 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// RedisError makes it an error of go-redis.
+// RedisError marks a refusal as an error of go-redis.
 func (refusal) RedisError() {}
