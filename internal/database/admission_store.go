@@ -94,8 +94,8 @@ func (s *AdmissionStore) Persist(ctx context.Context, batch []contract.Accepted)
 // errSecondOrder says that a user of the batch has another order, in the database or in the batch.
 var errSecondOrder = fmt.Errorf("%w: with another id", order.ErrAlreadyOrdered)
 
-// errNoSecondOrder says that a unique index refused a row, and no user has another order: the index, or a trigger, is
-// not one of this program, and may refuse every order.
+// errNoSecondOrder says that a unique index refused a row although no user has another order: the index, or a trigger,
+// does not belong to this program, and may refuse every order.
 var errNoSecondOrder = fmt.Errorf("%w: %w: a duplicate row, although no user has a second order", order.ErrUnavailable, order.ErrRefused)
 
 // secondOrder returns why a unique index refused some orders although none of them exists: a user has another order, or an
@@ -167,7 +167,7 @@ func (s *AdmissionStore) Reject(ctx context.Context, a contract.Accepted) (order
 	}
 }
 
-// durable returns the state of an order that was read, once a crash cannot undo it.
+// durable returns the state of an order that was read, as soon as no crash can undo that state.
 func (s *AdmissionStore) durable(ctx context.Context, voucherID int64, state order.Status, err error) (order.Status, error) {
 	if err == nil {
 		err = s.flushCommits(ctx, voucherID)
@@ -178,10 +178,13 @@ func (s *AdmissionStore) durable(ctx context.Context, voucherID int64, state ord
 	return state, nil
 }
 
-// findExisting returns the states of the orders that exist, and the orders that are missing, each once
-// and sorted by id. An order that has given its unit back is Rejected if it was accepted again since. A late order is never missing: there is no order to insert. It returns [order.ErrIDTaken] if
-// another user's order of the voucher has one of the ids; of another voucher's secondOrder tells, since the query asks for the
-// vouchers too: on Vitess it goes to their shards.
+// findExisting returns the states of the orders that exist, and the orders that are missing, each once and sorted by
+// id. An order that has given its unit back is Rejected if it was accepted again since. A late order is never missing:
+// it is not to be inserted.
+//
+// findExisting returns [order.ErrIDTaken] if another user's order of the same voucher has one of the ids. Its query
+// names the vouchers, so on Vitess it goes to their shards only. An order of another voucher that has one of the ids is
+// found by secondOrder.
 func (s *AdmissionStore) findExisting(ctx context.Context, batch []contract.Accepted) (states []order.Status, missing []contract.Accepted, err error) {
 	if len(batch) == 0 {
 		return nil, nil, nil
@@ -241,10 +244,10 @@ func sameOrder(a contract.Accepted, voucherID, userID int64) bool {
 	return a.VoucherID == voucherID && a.UserID == userID
 }
 
-// persist inserts orders that did not exist, has late orders paid, and takes both from the stock.
+// persist inserts orders that did not exist, marks late orders as paid, and takes the units of both from the stock.
 //
-// All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket,
-// then vouchers by id. The vouchers come last, since every other batch waits for them.
+// All transactions lock in the same order: orders by id, then sequence numbers by voucher and bucket, then vouchers by
+// id. The vouchers come last, since every other batch waits for them.
 func (t *tx) persist(orders []contract.Accepted, late []lateOrder, prices priceList, generation int64) error {
 	if len(orders) > 0 {
 		if err := t.insertAccepted(orders, prices); err != nil {
@@ -283,7 +286,7 @@ func (t *tx) persist(orders []contract.Accepted, late []lateOrder, prices priceL
 	return nil
 }
 
-// insertAccepted inserts orders with what is to be paid for them.
+// insertAccepted inserts orders, and the payments that are due for them.
 func (t *tx) insertAccepted(orders []contract.Accepted, prices priceList) error {
 	const columns = "INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash) VALUES "
 	const row = "(?, ?, ?, ?, ?, ?, ?)"
@@ -326,8 +329,8 @@ func (s *voucherShare) add(a contract.Accepted) {
 	s.split[a.Bucket] = max(s.split[a.Bucket], a.Seq)
 }
 
-// advanceSeqs raises the sequence numbers of all buckets but the first. The first one is raised together
-// with the stock.
+// advanceSeqs raises the sequence numbers of all buckets but the first. That of the first bucket is raised together
+// with taking the stock.
 func (t *tx) advanceSeqs(s *voucherShare) error {
 	if len(s.split) == 0 {
 		return nil
@@ -346,7 +349,7 @@ func (t *tx) advanceSeqs(s *voucherShare) error {
 	})
 }
 
-// takeStock takes the units of orders of one voucher from its stock, if there is enough and their epoch is not
+// takeStock takes the units of one voucher's orders from its stock, if there are enough and the orders' epoch is not
 // over.
 func (t *tx) takeStock(s *voucherShare) error {
 	return t.enqueue(write{
@@ -387,8 +390,9 @@ func missingVoucher(id int64) error {
 const liveOrdersQuery = `SELECT id, unique_user_id, COALESCE(key_hash, 0) FROM orders
 	WHERE voucher_id = ? AND unique_user_id > ? ORDER BY unique_user_id LIMIT ?`
 
-// LiveOrders implements [contract.AdmissionStore]. The index orders_live has all that is read: a read of each order's row, at
-// another place of the table for each, took fifty times as long where the table was larger than the server's memory for it.
+// LiveOrders implements [contract.AdmissionStore]. The index orders_live holds every column that is read. Reading the
+// row of each order, scattered over the table, took fifty times as long when the table was larger than the server's
+// buffer pool.
 func (s *AdmissionStore) LiveOrders(ctx context.Context, voucherID, afterUser int64, limit int) ([]order.Order, error) {
 	orders := make([]order.Order, 0, limit)
 	err := (&tx{db: s.db}).readAll(ctx, liveOrdersQuery, []any{voucherID, afterUser, limit}, func(rows *sql.Rows) error {

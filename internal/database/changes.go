@@ -11,8 +11,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// ChangeVoucher implements [voucher.Changer]. The row is locked from the read on, so no order comes in between: its
-// transaction finds the new revision, or has committed before.
+// ChangeVoucher implements [voucher.Changer]. The row is locked from the read on, so no order comes in between: an
+// order's transaction finds the new revision, or has committed before.
 func (s *Vouchers) ChangeVoucher(ctx context.Context, id, drained int64, change voucher.Change, now time.Time) (*voucher.Voucher, error) {
 	var changed voucher.Voucher
 	err := s.db.transact(ctx, func(ctx context.Context, t *tx) error {
@@ -93,7 +93,7 @@ func (s *Vouchers) DeleteVoucher(ctx context.Context, id, drained int64, change 
 	})
 }
 
-// lockVoucher reads a voucher and keeps its row locked, and its parts.
+// lockVoucher reads a voucher with its parts, and keeps its row locked.
 func (t *tx) lockVoucher(ctx context.Context, id int64) (row voucherRow, parts []partRow, v *voucher.Voucher, err error) {
 	row.ID = id
 	if err := t.begin(ctx); err != nil {
@@ -121,14 +121,14 @@ func (t *tx) lockVoucher(ctx context.Context, id int64) (row voucherRow, parts [
 	return row, parts, v, nil
 }
 
-// drainedBy reports whether no order of the voucher can be pending: it is not sold by admission, or is closed still under
-// the epoch under which none was.
+// drainedBy reports whether no order of the voucher can be pending: the voucher is not sold by admission, or is still
+// closed under the epoch under which none was pending.
 func (r *voucherRow) drainedBy(closed int64) bool {
 	return r.AdmissionEpoch == 0 || r.AdmissionEpoch == closed && closed%2 == 1
 }
 
-// refill counts units that are added to a voucher under the admission flow as given back to its first bucket: Redis is
-// told of both by the same total. While the voucher is closed it need not be told.
+// refill counts units that are added to a voucher under the admission flow as units that were given back to its first
+// bucket: one total tells Redis of both. While the voucher is closed Redis need not be told.
 func (t *tx) refill(ctx context.Context, row voucherRow, n int64) error {
 	if row.AdmissionEpoch == 0 || row.AdmissionEpoch%2 == 1 {
 		return nil

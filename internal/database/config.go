@@ -64,7 +64,7 @@ const (
 	DefaultLocks   = 24
 )
 
-// admissionShare is the part of the writers that is for admission: one in so many.
+// admissionShare: one in so many of the writers is for admission.
 const admissionShare = 4
 
 // Validate returns what is wrong with a configuration. Its errors show no secret.

@@ -29,8 +29,8 @@ func (d *DB) Connections(ctx context.Context) (c Connections, err error) {
 // noConnectionPause is the pause between two attempts to get a connection where the server has none left.
 const noConnectionPause = 500 * time.Millisecond
 
-// awaitConnection calls attempt until it ends with something else than a server that has no connection left: that is a
-// shortage which passes, for instance when the process before this one has stopped. The end of ctx ends it too.
+// awaitConnection calls attempt until it returns anything else than "the server has no connection left", or ctx ends.
+// That shortage passes, for instance once the previous process has stopped.
 func (d *DB) awaitConnection(ctx context.Context, attempt func() error) error {
 	for waiting := false; ; waiting = true {
 		err := attempt()

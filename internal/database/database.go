@@ -53,7 +53,7 @@ type engine struct {
 	migrator func(ctx context.Context) (migrator, error)
 }
 
-// Open connects to the database of c and checks that it answers, and that sessions keep what is set in them
+// Open connects to the database of c. It checks that the database answers, and that sessions keep what is set in them
 // ([ErrUnsuitable]). It does not touch the schema; see [DB.Migrate].
 func Open(ctx context.Context, c Config) (*DB, error) {
 	if err := c.Validate(); err != nil {
@@ -100,8 +100,8 @@ func (d *DB) start(ctx context.Context) error {
 	return err
 }
 
-// mapper returns gorm over a pool, without the features that are not needed here: a transaction around
-// each single write, prepared statements, a ping of its own.
+// mapper returns gorm over a pool, without the features that are not needed here: a transaction around each single
+// write, prepared statements, gorm's own ping.
 func (d *DB) mapper(pool *sql.DB) (*gorm.DB, error) {
 	return gorm.Open(d.dialector(pool), &gorm.Config{
 		SkipDefaultTransaction: true,
@@ -131,8 +131,8 @@ func (d *DB) Pools() map[string]*sql.DB {
 	return pools
 }
 
-// LockPool is the pool for locks that are kept in the database. Each lock that is held or waited for may
-// occupy a connection, so they have a pool of their own. It is nil for SQLite and Vitess.
+// LockPool is the pool for locks that are kept in the database. Each lock that is held or waited for may occupy a
+// connection, so these locks have a pool of their own. It is nil for SQLite and Vitess.
 func (d *DB) LockPool() *sql.DB {
 	if d.vitess() {
 		return nil
@@ -140,8 +140,8 @@ func (d *DB) LockPool() *sql.DB {
 	return d.locks
 }
 
-// RowPool is the pool for locks that are rows. They run short statements and keep no connection in
-// between. It is nil for SQLite.
+// RowPool is the pool for locks that are rows. Such locks run short statements and keep no connection in between. It is
+// nil for SQLite.
 func (d *DB) RowPool() *sql.DB {
 	if d.locks == nil {
 		return nil

@@ -32,7 +32,8 @@ func (d *DB) flushCommits(ctx context.Context, pool *sql.DB, vouchers ...int64) 
 	return nil
 }
 
-// logsOf returns a voucher of each log to be flushed. Everywhere but on Vitess there is one log, for which 0 stands.
+// logsOf returns one voucher for each log that is to be flushed. Except on Vitess there is one log, and 0 stands for
+// it.
 func (d *DB) logsOf(vouchers []int64) []int64 {
 	if !d.vitess() {
 		return []int64{0}
@@ -40,7 +41,7 @@ func (d *DB) logsOf(vouchers []int64) []int64 {
 	return slices.Compact(slices.Sorted(slices.Values(vouchers)))
 }
 
-// flushLog flushes the log of the server that has a voucher.
+// flushLog flushes the log of the server that stores a voucher.
 func (d *DB) flushLog(ctx context.Context, pool *sql.DB, voucherID int64) error {
 	const query = smallWrite + "; COMMIT"
 	defer d.logSlow(ctx, query, time.Now())

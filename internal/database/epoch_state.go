@@ -13,7 +13,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// firstEpoch is the epoch of a new voucher under the admission flow: closed, and never opened yet.
+// firstEpoch is the epoch of a new voucher under the admission flow: it is odd, so the voucher is closed.
 const firstEpoch = 1
 
 // drainedBy is the last epoch in which an order of the given epoch is still persisted: the closed epoch
@@ -86,8 +86,8 @@ func (s *AdmissionStore) updateClosed(ctx context.Context, voucherID, closed int
 	return s.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(change) })
 }
 
-// changeEpoch changes a voucher's epoch and returns the state after that. The first parameter of the change is the generation
-// of the pair, which is put before its arguments; the voucher must not be of a later one.
+// changeEpoch changes a voucher's epoch and returns the state after that. The first parameter of the statement is the
+// generation of the pair, which changeEpoch puts before the arguments. A voucher of a later generation is not changed.
 func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, change write) (now contract.EpochState, err error) {
 	generation, err := s.pair()
 	if err != nil {
@@ -115,8 +115,8 @@ func (s *AdmissionStore) changeEpoch(ctx context.Context, voucherID int64, chang
 	return now, nil
 }
 
-// epochStateQuery is one statement, so that everything is read at the same moment. The voucher's row has the
-// sequence number of the first bucket. A voucher that is not split has no other bucket.
+// epochStateQuery is one statement, so that everything is read at the same moment. The voucher's row holds the sequence
+// number of the first bucket. A voucher that is not split has no other bucket.
 var epochStateQuery = `
 	SELECT v.admission_epoch, v.admission_epoch = v.admission_forgotten, v.stock, v.begin_at, v.end_at, v.paused, v.revision, v.admission_generation, v.admission_seq, s.seq, ` +
 	returnedTotal + ", " + firstTotal + ", " + arrivedIn("0") + ", " + arrivedIn("s.bucket") + `

@@ -12,7 +12,7 @@ import (
 	"seckill/internal/order"
 )
 
-// ErrorClass is why a database accepts no orders, as a label value for metrics. The list is closed.
+// ErrorClass is why a database accepts no orders, as a label value for metrics. The list of classes is closed.
 type ErrorClass string
 
 // The error classes.
@@ -37,7 +37,7 @@ func ErrorClasses() []ErrorClass {
 	return []ErrorClass{Unreachable, Access, DiskFull, ReadOnly, TooManyConnections, Offline, Schema, NoVoucher, DataRejected, Collision, OtherServerError, InternalError}
 }
 
-// mysqlClasses has the classes of the error numbers of MySQL and MariaDB. Only metrics depend on it.
+// mysqlClasses maps error numbers of MySQL and MariaDB to classes. Only metrics depend on it.
 var mysqlClasses = map[uint16]ErrorClass{
 	1044: Access, 1045: Access, 1142: Access, 1143: Access, 1227: Access, 1370: Access, 1698: Access, 1820: Access, 1862: Access, 3118: Access, 4151: Access,
 	1021: DiskFull, 1030: DiskFull, 1114: DiskFull,

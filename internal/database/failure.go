@@ -34,14 +34,12 @@ const (
 	collision // another transaction interfered: a repetition may succeed
 )
 
-// mysqlFailures has the error numbers of MySQL and MariaDB that are about the row or about other
-// transactions. The list is closed: a number that is missing here is a problem of the server, and no
-// order may be rejected because of it.
+// mysqlFailures maps those error numbers of MySQL and MariaDB that are about the row or about other transactions. The
+// list is closed: a number that is missing here is a problem of the server, and no order may be rejected because of it.
 //
-// These are left out on purpose, although they look like the row's fault: 1048 (column cannot be NULL),
-// 1054 (unknown column), 1136 (column count), 1364 (no default value), 1451 and 1452 (foreign key). No
-// row of this program has such a fault under its own schema, so they mean that the schema was changed.
-// 1644 is raised by a trigger.
+// These are left out on purpose, although they look like the row's fault: 1048 (column cannot be NULL), 1054 (unknown
+// column), 1136 (column count), 1364 (no default value), 1451 and 1452 (foreign key). No row of this program has such a
+// fault under its own schema, so they mean that the schema was changed. A trigger raises 1644.
 var mysqlFailures = map[uint16]failure{
 	1062: duplicate, // ER_DUP_ENTRY
 
@@ -74,7 +72,7 @@ const (
 	sqliteConstraintRowID      = 19 | 10<<8
 )
 
-// failureOf reads an error by its type and number, never by its text.
+// failureOf classifies an error by its type and number, never by its text.
 func failureOf(err error) failure {
 	if err == nil {
 		return none
@@ -134,7 +132,7 @@ func translate(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", order.ErrUnavailable, err)
 }
 
-// translateWrite is translate for a write. The SQLite driver reports success for a statement that it
+// translateWrite does what translate does, for a write. The SQLite driver reports success for a statement that it
 // skipped because ctx had ended.
 func translateWrite(ctx context.Context, err error) error {
 	if err == nil {

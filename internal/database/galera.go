@@ -27,9 +27,10 @@ func (c *cluster) joined(ctx context.Context, name, node string) {
 	})
 }
 
-// clusterAttempts multiplies the attempts of a transaction on a cluster. Nodes that write to the same row
-// abort each other's transactions: with two nodes every second attempt. That takes milliseconds. After clusterFor there are
-// no more attempts than elsewhere: each of them may wait for a node that applies nothing, until repl.causal_read_timeout.
+// clusterAttempts multiplies the attempts of a transaction on a cluster. Nodes that write to the same row abort each
+// other's transactions: with two nodes every second attempt. Such an attempt takes milliseconds. After clusterFor a
+// cluster has no more attempts than other servers: each attempt may wait for a node that applies nothing, until
+// repl.causal_read_timeout.
 const (
 	clusterAttempts = 4
 	clusterFor      = 5 * time.Second
@@ -43,8 +44,8 @@ func (d *DB) maxAttempts() int {
 	return d.config.MaxAttempts
 }
 
-// serverVariables reads what tells the kinds of servers apart, and one variable that not all of them can set. A server without
-// Galera has none of Galera's.
+// serverVariables reads the variables that tell the kinds of servers apart, and one variable that not all of them can
+// set. A server without Galera lacks Galera's variables.
 func serverVariables(ctx context.Context, conn driver.QueryerContext) (map[string]string, error) {
 	const query = "SHOW SESSION VARIABLES WHERE Variable_name IN ('version', 'sql_select_limit', 'wsrep_on', 'wsrep_cluster_name', 'wsrep_node_name')"
 	rows, err := conn.QueryContext(ctx, query, nil)

@@ -26,7 +26,7 @@ const (
 	maxGrouped = 8192
 )
 
-// groups has the queue of each voucher that is sold in groups.
+// groups holds the queue of each voucher that is sold in groups.
 type groups struct {
 	mu      sync.Mutex
 	byID    map[int64]*group
@@ -61,7 +61,7 @@ func (o *Orders) PlaceGrouped(ctx context.Context, placed order.Order, revision 
 	return one.attempts, err
 }
 
-// maxIdleGroups is how many queues are kept when a new one is made.
+// maxIdleGroups is how many existing queues are kept when a new one is made.
 const maxIdleGroups = 1000
 
 // group returns the queue of a voucher. Two queues of one voucher would do no harm.
@@ -112,8 +112,9 @@ func (g *group) Ready() bool { return true }
 // AwaitReady implements [batch.Processor].
 func (g *group) AwaitReady() error { return nil }
 
-// Process implements [batch.Processor]. Of two orders of one user, the later one has to know what became of the first, so
-// it waits for the next transaction. So do those that were decided by another revision of the voucher than the first one. No order is told before its transaction is over.
+// Process implements [batch.Processor]. An order waits for the next transaction if its user has an earlier order in the
+// group, whose outcome it has to know, or if it was decided by another revision of the voucher than the group's first
+// order. No outcome is told before its transaction is over.
 func (g *group) Process(requests []*batch.Request[*grouped]) error {
 	for len(requests) > 0 {
 		users := make(map[int64]bool, len(requests))
@@ -142,8 +143,8 @@ func (g *group) Process(requests []*batch.Request[*grouped]) error {
 	return nil
 }
 
-// placeAll sets the outcome of each order of a group. The end of one buyer's context does not interrupt it: it is not only
-// that one's.
+// placeAll sets the outcome of each order of a group. The end of one buyer's context does not interrupt it, since the
+// group has the orders of other buyers too.
 func (d *DB) placeAll(ctx context.Context, all []*grouped) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.config.LockWait+d.config.EndTimeout)
 	defer cancel()
@@ -164,8 +165,8 @@ func (d *DB) placeAll(ctx context.Context, all []*grouped) {
 	d.place(ctx, all)
 }
 
-// place places orders of different users in one transaction, if it can. What it cannot decide for all of them it decides
-// for fewer.
+// place places orders of different users in one transaction if it can. If it cannot decide all of them together, it
+// decides fewer at a time.
 func (d *DB) place(ctx context.Context, all []*grouped) {
 	for len(all) > 1 {
 		err := d.transact(ctx, func(ctx context.Context, t *tx) error {
@@ -226,15 +227,15 @@ func (d *DB) leftFor(ctx context.Context, all []*grouped) (first int, err error)
 }
 
 var (
-	// errNotAllNew says that another order has the id or the user of one of a group.
+	// errNotAllNew says that an existing order has the id or the user of an order of a group.
 	errNotAllNew = errors.New("database: an order of the group exists, or its user has another one")
 	// errTooFew says that the stock is smaller than a group.
 	errTooFew = errors.New("database: fewer units are left than the group has orders")
 )
 
-// placeTogether inserts orders of one voucher and takes their units. It inserts first, so that the voucher's row is locked
-// for one statement and the commit. A packet without COMMIT may be sent in any case: what is wrong with it is known before
-// the commit is sent, also on a Galera node. See sendWithCommit.
+// placeTogether inserts orders of one voucher and takes their units. It inserts first, so that the voucher's row is
+// locked for one statement and the commit. Even on a Galera node this packet may be sent in one piece: it has no
+// COMMIT, and an error in it is known before the commit is sent. See sendWithCommit.
 func (t *tx) placeTogether(ctx context.Context, all []*grouped) error {
 	writes := t.groupWrites(all)
 	found := make([]int64, len(writes))
@@ -265,8 +266,8 @@ func (t *tx) placeTogether(ctx context.Context, all []*grouped) error {
 	return nil
 }
 
-// groupWrites inserts the orders, with what is to be paid for them, and takes from the stock. A row that is a duplicate is
-// left out, and the number of rows tells.
+// groupWrites inserts the orders, with the payments that are due for them, and takes from the stock. Duplicate rows are
+// left out, so the number of inserted rows tells whether there were any.
 func (t *tx) groupWrites(all []*grouped) []write {
 	const columns = "INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at) VALUES "
 	orders, payments := make([]any, 0, 6*len(all)), []any(nil)
@@ -288,8 +289,8 @@ func (t *tx) groupWrites(all []*grouped) []write {
 	})
 }
 
-// withoutPlaced tells the orders that exist, or whose users have another one, and returns the rest. It returns all of them
-// if what was in the way is gone.
+// withoutPlaced sets the outcome of orders that exist, or whose users have another order, and returns the rest. If the
+// conflicting rows are gone, it returns all orders.
 func (d *DB) withoutPlaced(ctx context.Context, all []*grouped) (rest []*grouped, err error) {
 	ids, users := make([]int64, len(all)), make([]int64, len(all))
 	for i, g := range all {

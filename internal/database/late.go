@@ -64,8 +64,8 @@ func (s *AdmissionStore) RefundLate(ctx context.Context, m contract.LateMoney, w
 	})
 }
 
-// refusedWhy are the outcomes of late money that was refused. While an order is cancelled or expired, its money has no
-// other outcome that says not_payable.
+// refusedWhy lists the outcomes of late money that was refused. While an order is cancelled or expired, its money has
+// no other outcome that says not_payable.
 const refusedWhy = "('no_stock', 'other_order', 'not_payable')"
 
 // refusedLate returns why late money of an order was refused, or [sql.ErrNoRows].
@@ -75,8 +75,8 @@ func (l *Lifecycle) refusedLate(ctx context.Context, o heldOrder) (why order.Out
 	return why, err
 }
 
-// keepUndecided records money about which the gate is to be asked. The error is errMoved if other money of the order
-// was refused meanwhile.
+// keepUndecided records money that the gate is to decide about. The error is errMoved if other money of the order was
+// refused meanwhile.
 func (l *Lifecycle) keepUndecided(ctx context.Context, r order.Receipt, o heldOrder) error {
 	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
 		w := newReceipt(r, o.VoucherID, order.LateUndecided)
@@ -94,7 +94,7 @@ func (l *Lifecycle) keepUndecided(ctx context.Context, r order.Receipt, o heldOr
 	})
 }
 
-// enqueueLocked defers a write that concerns the money of an order, after one that locks the order.
+// enqueueLocked defers a write that concerns the money of an order. Before it, it defers a write that locks the order.
 func (t *tx) enqueueLocked(orderID, voucherID int64, w write) error {
 	if err := t.enqueue(write{query: "UPDATE orders SET status = status WHERE id = ? AND voucher_id = ?", args: []any{orderID, voucherID}}); err != nil {
 		return err
@@ -142,7 +142,7 @@ type lateOrder struct {
 	payment  string
 }
 
-// payLateMoney has undecided money pay for its order. The stock is the caller's.
+// payLateMoney pays an order with undecided money. The caller takes the unit from the stock.
 func (t *tx) payLateMoney(o lateOrder) error {
 	held := heldOrder{Order: order.Order{ID: o.accepted.OrderID, VoucherID: o.accepted.VoucherID}}
 	if _, err := t.changeState([]heldOrder{held}, o.from, order.Paid); err != nil {
@@ -165,9 +165,9 @@ func (t *tx) payLateMoney(o lateOrder) error {
 	return nil
 }
 
-// lateOrders returns the late orders of a batch that can be paid, each once. It sets the states of the others, where
-// states are those in the database: an order that is carried out keeps its state, and one whose money was decided
-// otherwise is Rejected, so that its reservation goes back. That is final: no further money becomes undecided.
+// lateOrders returns the late orders of a batch that can be paid, each once. It takes the states that the database
+// holds, and sets those of the other orders: an order that is carried out keeps its state, and an order whose money was
+// decided otherwise is Rejected, so that its reservation goes back. That is final: no further money becomes undecided.
 func (s *AdmissionStore) lateOrders(ctx context.Context, batch []contract.Accepted, states []order.Status) (late []lateOrder, err error) {
 	seen := map[int64]bool{}
 	for i, a := range batch {
@@ -199,8 +199,8 @@ func (s *AdmissionStore) lateOrders(ctx context.Context, batch []contract.Accept
 	return late, nil
 }
 
-// decidedAs returns the state of a late order whose money is decided. The order may have been paid since its state was
-// read, so it is read again.
+// decidedAs returns the state of a late order whose money is decided. It reads the order again, because the order may
+// have been paid since.
 func (s *AdmissionStore) decidedAs(ctx context.Context, a contract.Accepted) (order.Status, error) {
 	states, _, err := s.findExisting(ctx, []contract.Accepted{a})
 	switch {
@@ -219,8 +219,8 @@ func (s *AdmissionStore) undecidedMoney(ctx context.Context, a contract.Accepted
 	return payment, err
 }
 
-// rejectLate is Reject of a late order. A reservation of an epoch that is over says nothing about the one that is
-// open now, so the money stays undecided.
+// rejectLate does what Reject does, for a late order. A reservation of an epoch that is over says nothing about the
+// epoch that is open now, so the money stays undecided.
 func (s *AdmissionStore) rejectLate(ctx context.Context, a contract.Accepted) (order.Status, error) {
 	now, err := (&tx{db: s.db}).epochState(ctx, a.VoucherID)
 	switch {

@@ -13,8 +13,8 @@ import (
 	"seckill/internal/order"
 )
 
-// Lifecycle is the [order.LifecycleStore]. All transactions lock the orders first and the vouchers last, as those of
-// [AdmissionStore] do.
+// Lifecycle is the [order.LifecycleStore]. All its transactions lock the orders first and the vouchers last, as those
+// of [AdmissionStore] do.
 type Lifecycle struct{ db *DB }
 
 var _ order.LifecycleStore = (*Lifecycle)(nil)
@@ -22,13 +22,13 @@ var _ order.LifecycleStore = (*Lifecycle)(nil)
 // Lifecycle returns the store that moves orders through their states.
 func (d *DB) Lifecycle() *Lifecycle { return &Lifecycle{d} }
 
-// heldOrder is what of an order never changes, and its state as it was read.
+// heldOrder holds the columns of an order that never change, and its state as it was read.
 type heldOrder struct {
 	order.Order
 	bucket int
 }
 
-// errMoved says that an order no longer was in the state in which it was read.
+// errMoved says that the state of an order has changed since it was read.
 var errMoved = errors.New("database: the order has moved on")
 
 // Cancel implements [order.LifecycleStore].
@@ -36,8 +36,8 @@ func (l *Lifecycle) Cancel(ctx context.Context, orderID int64) (order.Order, err
 	return l.giveBack(ctx, orderID, order.Unpaid, order.Cancelled, order.ErrNotCancellable)
 }
 
-// giveBack moves an order that has a unit to a state in which it has none. An order that is in that state
-// already, or beyond it, is returned as it is.
+// giveBack moves an order that has a unit to a state in which it has none. It returns an order unchanged that is in
+// that state already, or in a later one.
 func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...func(heldOrder) write) (order.Order, error) {
 	for {
 		o, err := l.read(ctx, id)
@@ -84,7 +84,7 @@ func (l *Lifecycle) read(ctx context.Context, id int64) (o heldOrder, err error)
 	return o, err
 }
 
-// move moves orders from one state to another, with all that follows from it for the stock.
+// move moves orders from one state to another, and changes the stock accordingly.
 func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 	m, err := t.changeState(orders, from, to)
 	if err != nil {
@@ -103,8 +103,8 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 	return nil
 }
 
-// changeState is move without the stock. The orders are of one voucher. It is one conditional statement: if one of the orders is not in the
-// first state any more, the error is errMoved, and the transaction changes nothing.
+// changeState does what move does, without the stock. All orders are of one voucher. It is one conditional statement:
+// if one of the orders is not in the first state any more, the error is errMoved, and the transaction changes nothing.
 func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Transition, error) {
 	m, err := order.TransitionOf(from, to)
 	if err != nil {
@@ -140,11 +140,11 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Trans
 	return m, nil
 }
 
-// ExpireDue implements [order.LifecycleStore]. The first query finds due orders by their index, and locks
-// nothing. Each transaction then takes those of one voucher, and leaves out orders that another transaction
-// has locked: another process expires them, or a buyer pays or cancels at this moment. A voucher whose
-// transaction fails keeps the orders of no other one waiting, however many due orders it has; one whose row is locked does
-// so for Config.LockWait, once for each page of its orders.
+// ExpireDue implements [order.LifecycleStore]. The first query finds due orders by their index, and locks nothing. Each
+// transaction then takes those of one voucher, and leaves out orders that another transaction has locked: another
+// process expires them, or a buyer pays or cancels at this moment. If the transaction of a voucher fails, the orders of
+// the other vouchers do not wait, however many due orders that voucher has. If the voucher's row is locked, they wait
+// for Config.LockWait, once for each page of its orders.
 func (l *Lifecycle) ExpireDue(ctx context.Context, limit int) (n int, failed error) {
 	for left := 0; ; { // of the orders so far, those that are due still
 		due, err := l.due(ctx, left, limit)
@@ -159,8 +159,8 @@ func (l *Lifecycle) ExpireDue(ctx context.Context, limit int) (n int, failed err
 	}
 }
 
-// expireByVoucher expires due orders, those of one voucher after the other. The error is that of the first
-// voucher that fails.
+// expireByVoucher expires due orders, one voucher after the other. It returns the error of the first voucher that
+// fails.
 func (l *Lifecycle) expireByVoucher(ctx context.Context, due []heldOrder) (n int, failed error) {
 	for len(due) > 0 && ctx.Err() == nil {
 		some := due
@@ -177,7 +177,8 @@ func (l *Lifecycle) expireByVoucher(ctx context.Context, due []heldOrder) (n int
 }
 
 // due lists orders whose time to pay is over, by voucher and id, except for the first ones. The clock is the
-// database's: the processes' may differ, and one that is ahead must not expire what others promise.
+// database's: the clocks of processes may differ, and a process whose clock is ahead must not expire an order that
+// another process still lets the buyer pay.
 func (l *Lifecycle) due(ctx context.Context, except, limit int) (due []heldOrder, err error) {
 	now, args := "UTC_TIMESTAMP(6)", []any{limit, except}
 	if !l.db.batches { // SQLite is in this process
@@ -195,7 +196,7 @@ func (l *Lifecycle) due(ctx context.Context, except, limit int) (due []heldOrder
 	return due, err
 }
 
-// expire expires those of some orders of one voucher that are still unpaid and not locked.
+// expire takes some orders of one voucher, and expires those that are still unpaid and not locked.
 func (l *Lifecycle) expire(ctx context.Context, due []heldOrder) (n int, err error) {
 	err = l.db.transactOn(ctx, l.db.writers, l.db.waitsOnce(), func(ctx context.Context, t *tx) error {
 		if err := t.begin(ctx); err != nil {
@@ -213,8 +214,8 @@ func (l *Lifecycle) expire(ctx context.Context, due []heldOrder) (n int, err err
 	return n, nil
 }
 
-// lockUnpaid locks those of some orders of one voucher that are unpaid, and leaves out the ones that are locked already.
-// SQLite has one writer, which has locked everything.
+// lockUnpaid takes some orders of one voucher, and locks those that are unpaid and not locked already. On SQLite it
+// locks nothing: there is one writer.
 func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrder, err error) {
 	query := "SELECT id FROM orders WHERE id IN (" + placeholders(len(some)) + ") AND voucher_id = ? AND status = 'unpaid' ORDER BY id"
 	if t.db.batches {
@@ -233,10 +234,10 @@ func (t *tx) lockUnpaid(ctx context.Context, some []heldOrder) (locked []heldOrd
 	return locked, err
 }
 
-// returnStock gives back the units of orders of one voucher, in the database and, under the flow
-// admission, in the books from which Redis is told: a total for each bucket, and the orders whose users may
-// order again. Both carry the latest open epoch. The voucher's row is locked, so an epoch that is opened later
-// begins with this stock. While the voucher is closed, only the total is written: Redis need not be told.
+// returnStock gives back the units of orders of one voucher in the database. Under the flow admission it also records
+// what Redis is to be told: a total for each bucket, and the orders whose users may order again. Both carry the latest
+// open epoch. The voucher's row is locked, so an epoch that is opened later begins with this stock. While the voucher
+// is closed, only the total is written: Redis need not be told.
 func returnStock(orders []heldOrder) []write {
 	voucherID, n := orders[0].VoucherID, int64(len(orders))
 	perBucket := make(map[int]int64)

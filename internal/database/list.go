@@ -29,9 +29,9 @@ func (s *Vouchers) Vouchers(ctx context.Context, list voucher.List, now time.Tim
 	return vouchers, nil
 }
 
-// listed selects the rows of a list. It names the index, as neither server can know that few sales are open or to come, and
-// most are over: those to come are read by their beginning, the open ones by their end, and sorted. Of the others, most
-// rows in the order of the list belong to it.
+// listed selects the rows of a list. It names the index, because no server can know that few sales are open or to come,
+// and most are over. Sales to come are read by their beginning, and open ones by their end; both are then sorted. Sales
+// that are over are read in the order of the list, where most rows belong to them.
 func (s *Vouchers) listed(db *gorm.DB, list voucher.List, now time.Time, limit int) *gorm.DB {
 	db = withParts(db)
 	const byBegin, byEnd = "vouchers_by_begin", "vouchers_by_end"

@@ -28,7 +28,7 @@ func shorten(query string) string {
 	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(query[:maxLogged], ""), len(query))
 }
 
-// statementLog does the same for the statements of gorm. It does not log errors, which the caller gets.
+// statementLog logs slow statements of gorm in the same way. It does not log errors, because the caller gets them.
 type statementLog struct {
 	log  *slog.Logger
 	slow time.Duration

@@ -21,8 +21,8 @@ func (l *Lifecycle) DueLookups(ctx context.Context, now time.Time, limit int) (d
 	return due, err
 }
 
-// PostponeLookup makes a look-up due at another time; the zero time means never. It reports whether it was still due
-// when it was before: of several processes that ask, one is told so.
+// PostponeLookup makes a look-up due at another time; the zero time means never. It reports whether the look-up was
+// still due at its earlier time: if several processes postpone it, only one of them gets true.
 func (l *Lifecycle) PostponeLookup(ctx context.Context, one order.Lookup, until time.Time) (moved bool, err error) {
 	at := sql.NullTime{Time: stamp(until), Valid: !until.IsZero()}
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {

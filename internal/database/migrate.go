@@ -32,9 +32,9 @@ type migrator struct {
 	finish func(ctx context.Context, done bool) error
 }
 
-// Migrate brings the schema up to date. Several processes may call it at once: one does the work, the
-// others wait until it is done or ctx ends. When ctx ends, the running migration is still completed. A server that takes
-// no writes is [ErrUnsuitable], also if there is nothing to do.
+// Migrate brings the schema up to date. Several processes may call it at once: one does the work, the others wait until
+// it is done or ctx ends. When ctx ends, the running migration is still completed. A server that takes no writes is
+// [ErrUnsuitable], even if no migration is missing.
 func (d *DB) Migrate(ctx context.Context) (Migration, error) {
 	if err := d.checkServer(ctx); err != nil {
 		return Migration{}, err
@@ -113,8 +113,8 @@ func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config, galera *c
 	return session, nil
 }
 
-// lockedMySQLMigrator waits for a lock (GET_LOCK) that belongs to the connection, and so also ends when
-// the process dies; on a Galera cluster, whose nodes do not share such locks, for a [clusterLock] too.
+// lockedMySQLMigrator waits for a lock (GET_LOCK) that belongs to the connection, and so also ends when the process
+// dies. The nodes of a Galera cluster do not share such locks, so there it waits for a [clusterLock] too.
 // golang-migrate's own lock is switched off: it gives up after ten seconds, whatever the context says.
 func lockedMySQLMigrator(ctx context.Context, pool *sql.DB, name string, galera *cluster) (migrator, error) {
 	conn, err := pool.Conn(ctx)

@@ -15,10 +15,10 @@ import (
 
 // clusterLock keeps the migrations of a Galera cluster to one process. GET_LOCK does not: it locks within one node.
 //
-// It is a row with the owner and a number that the owner raises while it lives. Of two processes that write the row on
-// two nodes the cluster lets one commit. Another process takes the row when the number has stayed the same for many
-// reads in a row. Reads are counted, and no clocks compared, because a long migration stops the writes of the whole
-// cluster: while the owner cannot raise the number, the reads of the others wait as well (wsrep_sync_wait).
+// The lock is a row with its owner and a number that the owner raises while it lives. If two processes write the row on
+// two nodes, the cluster lets one commit. Another process takes the row when the number has stayed the same for many
+// reads in a row. The process counts reads, and compares no clocks, because a long migration stops the writes of the
+// whole cluster: while the owner cannot raise the number, the reads of the others wait as well (wsrep_sync_wait).
 type clusterLock struct {
 	pool  *sql.DB
 	owner string
@@ -73,7 +73,7 @@ func (l *clusterLock) take(ctx context.Context) error {
 	}
 }
 
-// create makes the table or the row whose absence is the error of a read. Several processes may do that at once.
+// create creates the table or the row whose absence caused the error of a read. Several processes may do that at once.
 func (l *clusterLock) create(ctx context.Context, cause error) error {
 	const noSuchTable = 1146
 	e, ok := errors.AsType[*mysqldriver.MySQLError](cause)
@@ -89,7 +89,7 @@ func (l *clusterLock) create(ctx context.Context, cause error) error {
 	return cause
 }
 
-// takeFrom takes the lock if the row is still as it was read. A collision with another node's write means that it is not.
+// takeFrom takes the lock if the row is still as it was read. If the write collides with another node's, it is not.
 func (l *clusterLock) takeFrom(ctx context.Context, owner string, beat int64) (taken bool, err error) {
 	result, err := l.pool.ExecContext(ctx, "UPDATE schema_migrations_owner SET owner = ?, beat = beat + 1 WHERE id = 1 AND owner = ? AND beat = ?", l.owner, owner, beat)
 	if err != nil {
@@ -125,7 +125,7 @@ func (l *clusterLock) beat(ctx context.Context) error {
 	}
 }
 
-// keep raises the number until the function that it returns is called, which frees the lock.
+// keep raises the number until the function that it returns is called. That function frees the lock.
 func (l *clusterLock) keep(ctx context.Context) (free func() error) {
 	living, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var done sync.WaitGroup

@@ -131,12 +131,11 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	return config, nil
 }
 
-// noLimit is the sql_select_limit with which a query returns all of its rows.
+// noLimit is the value of sql_select_limit with which a query returns all of its rows.
 const noLimit = "18446744073709551615"
 
-// forLocks returns the configuration of the connections on which the server itself lets a caller wait for
-// a lock. The wait is longer than any other statement may take, and as long as the lock mechanisms ask
-// for at a time.
+// forLocks returns the configuration of the connections on which the server itself lets a caller wait for a lock. Such
+// a statement may wait longer than any other may take: as long as the lock mechanisms ask for at a time.
 func forLocks(config *mysql.Config) *mysql.Config {
 	locks := config.Clone()
 	locks.ReadTimeout = lockWaitSlice + 10*time.Second

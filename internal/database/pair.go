@@ -47,8 +47,8 @@ func (s *Pairs) LeavePair(ctx context.Context, of pairing.Record) error {
 	})
 }
 
-// TakePair implements [pairing.Database]. The other store may have keys of vouchers whose removal was recorded: it may have
-// older data, or this one.
+// TakePair implements [pairing.Database]. The other store may hold keys of vouchers whose removal was recorded: it may
+// have older data, or be this pair's own.
 func (s *Pairs) TakePair(ctx context.Context, from, to pairing.Record) (taken bool, err error) {
 	err = s.db.transact(ctx, func(_ context.Context, t *tx) error {
 		if err := t.enqueue(write{
@@ -76,8 +76,9 @@ func (s *Pairs) change(ctx context.Context, w write) error {
 	return s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(w) })
 }
 
-// WithPair returns a store that writes nothing while the database and Redis do not belong together. generation is that of
-// the pair, see [pairing.Pairing.Generation]: a voucher that was closed or opened under a later one is another Redis' now.
+// WithPair returns a store that writes nothing while the database and Redis do not belong together. generation is that
+// of the pair, see [pairing.Pairing.Generation]: a voucher that was closed or opened under a later generation belongs
+// to another Redis now.
 func (s *AdmissionStore) WithPair(generation func() (int64, error)) *AdmissionStore {
 	return &AdmissionStore{db: s.db, generation: generation}
 }
@@ -90,7 +91,7 @@ func (s *AdmissionStore) pair() (int64, error) {
 	return s.generation()
 }
 
-// maxGeneration is that of a store that nothing was said of.
+// maxGeneration is the generation of a store that was opened without a pair.
 const maxGeneration = 1 << 62
 
 // anotherGeneration is the error of a change to a voucher that belongs to a later pair.

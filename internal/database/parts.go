@@ -14,7 +14,7 @@ import (
 // begins at a part of its own. If that has nothing, [tx.takeAnywhere] looks at all of them in one statement, which sees one
 // state: stock that is left in another part is found, and nobody is told "sold out" while there is some.
 
-// inParts is what the parts of a voucher v have.
+// inParts is the sum of the stock in the parts of a voucher v.
 const inParts = "(SELECT COALESCE(SUM(s.stock), 0) FROM stock_parts s WHERE s.voucher_id = v.id)"
 
 // partRow is a part of a voucher's stock.
@@ -86,7 +86,8 @@ func (t *tx) TakeUnit(_ context.Context, voucherID, from int64) error {
 	})
 }
 
-// orAnywhere checks a write that takes one unit from a part: if there is none, it takes one from elsewhere.
+// orAnywhere is the check of a write that takes one unit from a part: if the part has none, it takes one from
+// elsewhere.
 func (t *tx) orAnywhere(voucherID int64) func(ctx context.Context, found int64) error {
 	return func(ctx context.Context, found int64) error {
 		if found == 1 {
@@ -96,10 +97,11 @@ func (t *tx) orAnywhere(voucherID int64) func(ctx context.Context, found int64) 
 	}
 }
 
-// takeAnywhere takes a unit of a voucher's stock from wherever there is one, within the open transaction. It waits for a row
-// that another transaction has locked, and keeps no lock on one that turns out to be empty. Each repetition means that
-// somebody else has bought. It returns [voucher.ErrSoldOut] if the voucher had nothing left in one look, and
-// [voucher.ErrChanged] if it has another revision: a change writes the revision to each part, see [tx.changeParts].
+// takeAnywhere takes a unit of a voucher's stock from wherever there is one, within the open transaction. It waits for
+// a row that another transaction has locked, and keeps no lock on a row that turns out to be empty. It reads the parts
+// again only if another buyer has taken the units that it saw. It returns [voucher.ErrSoldOut] if one read shows no
+// stock in any part, and [voucher.ErrChanged] if the voucher has another revision: a change writes the revision to each
+// part, see [tx.changeParts].
 func (t *tx) takeAnywhere(ctx context.Context, voucherID int64) error {
 	if err := t.begin(ctx); err != nil {
 		return err
@@ -124,11 +126,11 @@ func (t *tx) takeAnywhere(ctx context.Context, voucherID int64) error {
 	}
 }
 
-// somePartsOnly is how many parts with stock a look returns: enough for its buyers to disperse.
+// somePartsOnly is how many parts with stock are read: enough for the buyers to disperse.
 const somePartsOnly = 64
 
-// partsWithStock lists parts in which a voucher has stock, some of them if there are many. NULL is the voucher's own row.
-// It returns [voucher.ErrNotFound] if there is no such voucher.
+// partsWithStock lists parts in which a voucher has stock; if there are many, only some of them. NULL is the voucher's
+// own row. It returns [voucher.ErrNotFound] if there is no such voucher.
 func (t *tx) partsWithStock(ctx context.Context, voucherID int64) (parts []sql.NullInt64, err error) {
 	const query = `SELECT NULL AS part, stock, revision FROM vouchers WHERE id = ? UNION ALL
 		SELECT part, stock, 0 FROM (SELECT part, stock FROM stock_parts WHERE voucher_id = ? AND stock > 0 LIMIT ?) p`
@@ -177,8 +179,8 @@ func (t *tx) lockParts(ctx context.Context, v *voucher.Voucher) (parts []partRow
 	return parts, err
 }
 
-// changeParts writes a revision to all parts of a voucher, so that a transaction that was decided by an earlier one finds none, and
-// takes n units away from them.
+// changeParts writes a revision to all parts of a voucher, and takes n units away from them. A transaction that was
+// decided by an earlier revision then finds no part.
 func (t *tx) changeParts(v *voucher.Voucher, parts []partRow, n int64) error {
 	if v.Parts() == 0 {
 		return nil

@@ -64,9 +64,9 @@ func (l *Lifecycle) KeepPayment(ctx context.Context, p order.Payment) (order.Pay
 // maxSettles bounds how often MarkPaid begins again because the order has moved on.
 const maxSettles = 10
 
-// MarkPaid implements [order.LifecycleStore]. Each attempt is one transaction, which first adds the row of the
-// payment: two messages about the same payment meet there. An attempt that finds the order in another state
-// than it was read in changes nothing, and the next one reads again.
+// MarkPaid implements [order.LifecycleStore]. Each attempt is one transaction, which first adds the row of the payment:
+// two messages about the same payment meet there. An attempt changes nothing if the order's state has changed since it
+// was read. The next attempt reads again.
 func (l *Lifecycle) MarkPaid(ctx context.Context, r order.Receipt) (order.Settlement, error) {
 	for range maxSettles {
 		switch s, voucherID, err := l.settled(ctx, r.PaymentID); {
@@ -84,7 +84,7 @@ func (l *Lifecycle) MarkPaid(ctx context.Context, r order.Receipt) (order.Settle
 	return order.Settlement{}, fmt.Errorf("%w: order %d changes all the time", order.ErrUnavailable, r.OrderID)
 }
 
-// settled returns what became of a payment, and the voucher, or [sql.ErrNoRows].
+// settled returns the outcome of a payment, and the voucher, or [sql.ErrNoRows].
 func (l *Lifecycle) settled(ctx context.Context, paymentID string) (s order.Settlement, voucherID int64, err error) {
 	s.Repeated = true
 	err = (&tx{db: l.db}).read(ctx, "SELECT outcome, voucher_id FROM payments WHERE payment_id = ?", []any{paymentID}, &s.Outcome, &voucherID)
@@ -118,7 +118,7 @@ func (l *Lifecycle) settle(ctx context.Context, r order.Receipt) (order.Outcome,
 	return order.SettledPaid, l.pay(ctx, r, o, order.SettledPaid)
 }
 
-// keep records money that pays for nothing. It is to be refunded, unless it belongs to no order, whose voucher is 0.
+// keep records money that pays for nothing. It is to be refunded, unless it belongs to no order: then its voucher is 0.
 func (l *Lifecycle) keep(ctx context.Context, r order.Receipt, voucherID int64, outcome order.Outcome) (order.Outcome, error) {
 	return outcome, l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(newReceipt(r, voucherID, outcome)) })
 }
@@ -136,7 +136,7 @@ func (l *Lifecycle) pay(ctx context.Context, r order.Receipt, o heldOrder, outco
 	})
 }
 
-// paidBy notes the payment that has paid for an order. Nobody has to look it up any more.
+// paidBy notes the payment that has paid for an order. From then on the order's payment need not be looked up.
 func paidBy(paymentID string, o heldOrder) write {
 	return write{
 		query: "UPDATE order_payments SET payment_id = ?, look_at = NULL WHERE order_id = ? AND voucher_id = ?",
@@ -144,12 +144,12 @@ func paidBy(paymentID string, o heldOrder) write {
 	}
 }
 
-// payLate has an order that was cancelled or expired take a unit again. The statements themselves decide:
-// the unique index refuses a user with another order, and the condition on the stock an order without a
-// voucher. Both leave nothing behind, and the money is to be refunded.
+// payLate lets an order that was cancelled or expired take a unit again. The statements themselves decide: the unique
+// index refuses a user with another order, and the condition on the stock refuses if no unit is left. In both cases
+// nothing is written, and the money is to be refunded.
 //
-// Under the admission flow the stock that can be sold is in Redis, and the money waits until the gate was
-// asked; see late.go.
+// Under the admission flow the stock that can be sold is in Redis, and the money waits until the gate was asked; see
+// late.go.
 //
 // Under both flows, once money of the order was refused, further money is refused for the same reason.
 func (l *Lifecycle) payLate(ctx context.Context, r order.Receipt, o heldOrder) (order.Outcome, error) {
@@ -185,7 +185,7 @@ func (l *Lifecycle) soldByAdmission(ctx context.Context, voucherID int64) (admit
 	return admitted, err
 }
 
-// takeStockAgain takes a unit for an order that had given its own back.
+// takeStockAgain takes a unit for an order that had given its unit back.
 func (t *tx) takeStockAgain(o heldOrder) write {
 	return write{
 		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1 WHERE id = ? AND stock > 0",
@@ -277,5 +277,5 @@ func (l *Lifecycle) UnmatchedPayments(ctx context.Context) (payments, cents int6
 	return payments, cents, err
 }
 
-// sortedKeys lists the keys of a map in their order.
+// sortedKeys lists the keys of a map in ascending order.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -23,8 +23,8 @@ func (d *DB) retry(ctx context.Context, attempt func() error) error {
 	})
 }
 
-// insertOnce is retry for the insertion of a row. If it was repeated, a duplicate may be its own row: that a
-// collision was reported is not taken for proof that nothing was committed.
+// insertOnce does what retry does, for the insertion of a row. If it was repeated, a duplicate may be its own row: a
+// reported collision is no proof that nothing was committed.
 func (d *DB) insertOnce(ctx context.Context, insert func() error) (repeated bool, err error) {
 	attempts := 0
 	err = d.retry(ctx, func() error {
@@ -37,8 +37,8 @@ func (d *DB) insertOnce(ctx context.Context, insert func() error) (repeated bool
 // forever is longer than any attempt takes.
 const forever = math.MaxInt64 * time.Nanosecond
 
-// retryWhile is retry for an attempt that itself reports whether it collided. An attempt that took as long as longest is
-// the last one.
+// retryWhile does what retry does, for an attempt that itself reports whether it collided. If an attempt takes as long
+// as longest, it is the last one.
 func (d *DB) retryWhile(ctx context.Context, longest time.Duration, attempt func() (collided bool, err error)) error {
 	began := time.Now()
 	for n := 1; ; n++ {

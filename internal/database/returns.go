@@ -11,30 +11,30 @@ import (
 	"seckill/internal/order"
 )
 
-// returnedTotal is what the orders of a voucher v have given back since its latest even epoch was opened.
+// returnedTotal is how many units the orders of a voucher v have given back since its latest even epoch was opened.
 const returnedTotal = `(SELECT COALESCE(SUM(r.total), 0) FROM admission_returns r
 	WHERE r.voucher_id = v.id AND r.epoch = v.admission_epoch - v.admission_epoch % 2)`
 
-// firstTotal is what was given back to the first bucket of a voucher v in its open epoch.
+// firstTotal is how many units were given back to the first bucket of a voucher v in its open epoch.
 const firstTotal = `(SELECT COALESCE(MAX(r.total), 0) FROM admission_returns r
 	WHERE r.voucher_id = v.id AND r.bucket = 0 AND r.epoch = v.admission_epoch)`
 
-// arrivedIn counts the units that a bucket of a voucher v has given back in its open epoch, and that Redis was told of:
-// the total less the orders that wait to be told.
+// arrivedIn counts the units that a bucket of a voucher v got back in its open epoch and that Redis was told of: the
+// total less the orders of which Redis is still to be told.
 func arrivedIn(bucket string) string {
 	return `(SELECT COALESCE(MAX(r.total) - COUNT(u.order_id), 0) FROM admission_returns r
 		LEFT JOIN returned_orders u ON u.voucher_id = r.voucher_id AND u.bucket = r.bucket AND u.epoch = r.epoch
 		WHERE r.voucher_id = v.id AND r.bucket = ` + bucket + ` AND r.epoch = v.admission_epoch)`
 }
 
-// prices remembers what orders are to be paid. A voucher's price and its time to pay never change, so a batch
-// of orders of vouchers that were seen before asks nobody.
+// prices remembers the prices of vouchers. A voucher's price and its time to pay never change, so a batch of orders
+// needs no query if its vouchers were seen before.
 type prices struct {
 	mu    sync.Mutex
 	known priceList
 }
 
-// priceList has the price of each voucher; one that asks for no payment has no time to pay.
+// priceList has the price of each voucher. A voucher that asks for no payment has no time to pay.
 type priceList map[int64]price
 
 type price struct {
@@ -42,11 +42,11 @@ type price struct {
 	within time.Duration
 }
 
-// maxPrices bounds what is remembered, unless a single batch has orders of more vouchers.
+// maxPrices bounds how many prices are remembered. A single batch may have orders of more vouchers.
 const maxPrices = 10_000
 
-// of returns the prices of the vouchers of some orders. Its error is [order.ErrVoucherMissing] if one of them has no row:
-// by the time the orders are written the row may be back, and they would be sold for nothing.
+// of returns the prices of the vouchers of some orders. Its error is [order.ErrVoucherMissing] if one of them has no
+// row. Without that error the order could be sold for nothing: the row may be back when the orders are written.
 func (p *prices) of(ctx context.Context, db *DB, orders []contract.Accepted) (priceList, error) {
 	list := make(priceList, 1)
 	var missing []any
@@ -86,7 +86,7 @@ func (p *prices) of(ctx context.Context, db *DB, orders []contract.Accepted) (pr
 	return list, nil
 }
 
-// remember adds prices. When there are too many it forgets those of before, which can be read again.
+// remember adds prices. When there are too many it forgets the earlier ones, which can be read again.
 func (p *prices) remember(found priceList) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +96,7 @@ func (p *prices) remember(found priceList) {
 	maps.Copy(p.known, found)
 }
 
-// status is the state of an order that is written now.
+// status returns the state of an order that is written now.
 func (l priceList) status(voucherID int64) order.Status {
 	if l[voucherID].within > 0 {
 		return order.Unpaid
@@ -104,8 +104,7 @@ func (l priceList) status(voucherID int64) order.Status {
 	return order.Confirmed
 }
 
-// unpaid returns what is to be paid for those of some orders that ask for it. The time to pay begins now: the
-// buyer could not pay before.
+// unpaid returns the payments that are due for some orders. The time to pay begins now: the buyer could not pay before.
 func (l priceList) unpaid(orders []contract.Accepted) (unpaid []heldOrder) {
 	now := time.Now()
 	for _, a := range orders {
@@ -175,7 +174,7 @@ func (s *AdmissionStore) forgetReturns(ctx context.Context, r contract.Return) e
 	})
 }
 
-// fill reads the orders of a return, and then the total: it has those orders, since one transaction writes
+// fill reads the orders of a return, and then the total. The total includes those orders, since one transaction writes
 // both.
 func (s *AdmissionStore) fill(ctx context.Context, r *contract.Return) error {
 	read := &tx{db: s.db}

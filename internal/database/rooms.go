@@ -19,7 +19,7 @@ var _ room.Store = (*Rooms)(nil)
 // Rooms returns the store of waiting rooms.
 func (d *DB) Rooms() *Rooms { return &Rooms{d} }
 
-// Room implements [room.Store]. Of two processes that make the row at once, the primary key lets one.
+// Room implements [room.Store]. If two processes create the row at once, the primary key lets one succeed.
 func (s *Rooms) Room(ctx context.Context, voucherID int64) (room.Record, error) {
 	r, err := s.find(ctx, voucherID)
 	if !errors.Is(err, sql.ErrNoRows) {

@@ -11,15 +11,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// sessionConnector sets the isolation level of every connection to READ COMMITTED. It does that with a
-// statement, because the variable is called tx_isolation in one server and transaction_isolation in
-// another.
+// sessionConnector sets the isolation level of every connection to READ COMMITTED. It does that with a statement,
+// because the variable is called tx_isolation in one server and transaction_isolation in another.
 //
-// On a node of a Galera cluster it also makes reads wait until the node has applied what was committed
-// on other nodes before, and likewise a write that begins a transaction. Otherwise an order whose commit
-// got no answer, a reservation that was made on another node, or a table that was migrated there, may
-// seem to be missing.
-// Each connection asks what the server is, since the one behind an address can be replaced.
+// On a node of a Galera cluster it also makes reads wait until the node has applied what was committed on other nodes
+// before. A write that begins a transaction waits likewise. Otherwise an order whose commit got no answer, a
+// reservation that was made on another node, or a table that was migrated there, may seem to be missing. Each
+// connection asks which kind of server it has reached, since the server behind an address can be replaced.
 type sessionConnector struct {
 	driver.Connector
 	cluster *cluster
@@ -118,8 +116,8 @@ func (c *sessionConn) QueryContext(ctx context.Context, query string, args []dri
 	}
 }
 
-// syncAttempts bounds the attempts of a read, whose pauses are most of a second. No attempt begins after syncFor: a node
-// that applies nothing makes each of them wait for as long as repl.causal_read_timeout says.
+// syncAttempts bounds the attempts of a read. Their pauses add up to most of a second. No attempt begins after syncFor:
+// on a node that applies nothing each attempt waits for as long as repl.causal_read_timeout says.
 const (
 	syncAttempts = 15
 	syncFor      = time.Second
@@ -133,8 +131,8 @@ func couldNotSync(query string, err error) bool {
 	return ok && e.Number == 1205 && strings.HasPrefix(query, "SELECT") && !strings.Contains(query, "FOR UPDATE")
 }
 
-// Close implements [driver.Conn]. That the server could not be told, because it is gone, is no error: the connection
-// is closed, and [sql.DB.Close] would report it as a failure of the pool.
+// Close implements [driver.Conn]. If the server is gone and cannot be told, Close returns no error: the connection is
+// closed, and [sql.DB.Close] would report the error as a failure of the pool.
 func (c *sessionConn) Close() error {
 	_ = c.serverConn.Close()
 	return nil

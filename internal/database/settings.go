@@ -15,8 +15,8 @@ import (
 var ErrUnsuitable = errors.New("database: the server does not suit")
 
 // checkSessions reads back what each pool sets in its sessions. A proxy that shares the server's connections among its
-// clients may keep nothing of it. What is answered then may never be committed. It has one connection at a time and keeps
-// none: a server that has only a few left is enough for a start.
+// clients may keep none of these settings: then what the service answers may never be committed. checkSessions has one
+// connection at a time and keeps none, so a server that has only a few left is enough for a start.
 func (d *DB) checkSessions(ctx context.Context) error {
 	if d.galera == nil {
 		return nil // SQLite has no sessions
@@ -33,8 +33,8 @@ func (d *DB) checkSessions(ctx context.Context) error {
 	return nil
 }
 
-// checkServer returns an [ErrUnsuitable] if the server takes no writes of this service. What it says can change, so it is
-// asked at the start; later, such a server is an outage.
+// checkServer returns an [ErrUnsuitable] if the server takes no writes of this service. A server's state can change, so
+// this is asked at the start only; later, a server that takes no writes is an outage.
 func (d *DB) checkServer(ctx context.Context) error {
 	if d.galera == nil {
 		return nil
@@ -46,7 +46,7 @@ func (d *DB) checkServer(ctx context.Context) error {
 	return serverSuits(variables)
 }
 
-// variablesOfNew is variablesOf a connection that is closed afterwards.
+// variablesOfNew calls variablesOf with a connection that it closes afterwards.
 func variablesOfNew(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// variablesOf reads the variables of a session that the checks ask for, by name. A server has not all of them.
+// variablesOf reads the variables of a session that the checks ask for, by name. No server has all of them.
 func variablesOf(ctx context.Context, pool queryer) (map[string]string, error) {
 	const query = `SHOW VARIABLES WHERE Variable_name IN ('autocommit', 'completion_type', 'sql_safe_updates', 'sql_select_limit',
 		'unique_checks', 'time_zone', 'version', 'tx_isolation', 'transaction_isolation', 'sql_mode', 'log_bin', 'binlog_format',
@@ -119,7 +119,7 @@ func sessionSuits(variables map[string]string, transactional bool) error {
 	return nil
 }
 
-// serverSuits checks what a session cannot set.
+// serverSuits checks the settings that a session cannot set.
 func serverSuits(variables map[string]string) error {
 	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {
 		// Some users may write all the same, but to a replica nobody should.

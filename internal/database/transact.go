@@ -15,17 +15,15 @@ import (
 	"seckill/internal/order"
 )
 
-// Transact implements [order.Store]. fn may be called several times and must be able to start over: a
-// deadlock, a lock wait timeout or a busy file rolls everything back and repeats fn, whatever fn made
-// of the error.
+// Transact implements [order.Store]. fn may be called several times and must be able to start over: a deadlock, a lock
+// wait timeout or a busy file rolls everything back and repeats fn, whatever fn made of the error.
 //
-// Writes are deferred until a read, a Flush or the commit. The transaction begins with the first write
-// that is sent. Until then reads run outside of it and no connection is held, so fn may wait for a lock.
-// From then on reads see the transaction's own writes. tx is for one goroutine and ends with fn.
+// Writes are deferred until a read, a Flush or the commit. The transaction begins with the first write that is sent.
+// Until then reads run outside of it and no connection is held, so fn may wait for a lock. From then on reads see the
+// transaction's own writes. tx is for one goroutine and ends with fn.
 //
-// If fn fails or panics, the transaction is rolled back on a context that outlives ctx. It is also
-// rolled back if ctx has ended by the time fn returns. The end of ctx does not interrupt a COMMIT that
-// was sent.
+// If fn fails or panics, the transaction is rolled back on a context that outlives ctx. It is also rolled back if ctx
+// has ended by the time fn returns. The end of ctx does not interrupt a COMMIT that was sent.
 func (o *Orders) Transact(ctx context.Context, fn func(ctx context.Context, tx order.Tx) error) error {
 	return o.db.transact(ctx, func(ctx context.Context, t *tx) error { return fn(ctx, t) })
 }
@@ -34,16 +32,17 @@ func (d *DB) transact(ctx context.Context, fn func(ctx context.Context, t *tx) e
 	return d.transactOn(ctx, d.writers, forever, fn)
 }
 
-// transact repeats a deadlock, like that of DB. But it waits for a locked row only once: its callers try again themselves,
-// and have other vouchers to work on meanwhile.
+// transact repeats a transaction after a deadlock, like that of DB. But it waits for a locked row only once: its
+// callers try again themselves, and have other vouchers to work on meanwhile.
 func (s *AdmissionStore) transact(ctx context.Context, fn func(ctx context.Context, t *tx) error) error {
 	return s.db.transactOn(ctx, s.db.admission, s.db.waitsOnce(), fn)
 }
 
-// waitsOnce is how long an attempt takes at least that has waited for a locked row, and no deadlock does.
+// waitsOnce is the least time that an attempt takes if it has waited for a locked row. A deadlock is found sooner.
 func (d *DB) waitsOnce() time.Duration { return d.config.LockWait / 2 }
 
-// transactOn is transact on the connections of a pool. An attempt that took as long as longest is not repeated.
+// transactOn does what transact does, on the connections of a pool. An attempt that took as long as longest is not
+// repeated.
 func (d *DB) transactOn(ctx context.Context, pool *sql.DB, longest time.Duration, fn func(ctx context.Context, t *tx) error) error {
 	return d.retryWhile(ctx, longest, func() (collided bool, err error) {
 		t := &tx{db: d, pool: pool, number: 1 + rand.Int64N(math.MaxInt64)}
@@ -142,7 +141,7 @@ func (t *tx) readRows(ctx context.Context, query string, arg []any, scan func(*s
 	return t.recordError(translate(ctx, cmp.Or(err, rows.Err())))
 }
 
-// reader is the transaction's connection, or the readers' pool if the transaction has not begun.
+// reader returns the transaction's connection, or the readers' pool if the transaction has not begun.
 func (t *tx) reader() interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -161,8 +160,8 @@ func (t *tx) usable() error {
 	return t.collided
 }
 
-// recordError returns a statement's error as one of package order. It records a collision, after which
-// the transaction takes no more statements.
+// recordError translates a statement's error to one of package order. It records a collision, after which the
+// transaction takes no more statements.
 func (t *tx) recordError(err error) error {
 	switch {
 	case failureOf(err) == collision:

@@ -107,8 +107,8 @@ func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error
 	})
 }
 
-// DecrementFenced implements [order.Tx]. If the token is out of date and nothing is left either, it
-// returns [order.ErrStale].
+// DecrementFenced implements [order.Tx]. If the token is out of date and no stock is left either, it returns
+// [order.ErrStale].
 func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) error {
 	return t.enqueue(write{
 		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?, fence_token = ?
@@ -149,7 +149,7 @@ func (t *tx) Insert(_ context.Context, o order.Order, unique bool) error {
 	return t.enqueue(t.insertOne(o.VoucherID, "INSERT "+paymentColumns, t.db.paymentRow(), t.db.paymentArgs(heldOrder{Order: o})))
 }
 
-// insertOne inserts one row of an order of a voucher. Its dependent form inserts it if this transaction has taken a unit.
+// insertOne inserts the row of one order. Its dependent form inserts the row only if this transaction has taken a unit.
 func (t *tx) insertOne(voucherID int64, columns, row string, args []any) write {
 	took := t.took
 	if took.row == "" {
@@ -173,8 +173,8 @@ func (d *DB) newPayments(orders []heldOrder) write {
 
 const paymentColumns = "INTO order_payments (order_id, voucher_id, bucket, amount_cents, pay_by, unpaid_at, unpaid)"
 
-// paymentRow is a row of the columns. [Lifecycle.due] asks the database's clock whether the time to pay is over, so what is
-// left of it counts from that clock on: the process's may be off. SQLite is in this process.
+// paymentRow is a row of the columns. [Lifecycle.due] asks the database's clock whether the time to pay is over, so the
+// time left counts from that clock: the clock of the process may be wrong. SQLite runs in this process.
 func (d *DB) paymentRow() string {
 	if d.batches {
 		return "(?, ?, ?, ?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, ?, TRUE)"

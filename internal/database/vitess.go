@@ -19,7 +19,7 @@ import (
 // vitess reports whether the server is a gate of Vitess.
 func (d *DB) vitess() bool { return d.galera != nil && d.galera.gate.Load() }
 
-// isGate tells a gate of Vitess by the variables of a session.
+// isGate reports whether the variables of a session are those of a gate of Vitess.
 func isGate(variables map[string]string) bool {
 	return strings.HasSuffix(variables["version"], "-Vitess")
 }

@@ -105,7 +105,7 @@ func create(db *gorm.DB, row *voucherRow, parts []partRow, split []seqRow, retur
 	})
 }
 
-// returnRow counts what the orders of a bucket have given back; see contract.EpochState.
+// returnRow counts the units that the orders of a bucket have given back; see contract.EpochState.
 type returnRow struct {
 	VoucherID    int64 `gorm:"primaryKey;autoIncrement:false"`
 	Bucket       int   `gorm:"primaryKey;autoIncrement:false"`
@@ -142,8 +142,8 @@ func (s *Vouchers) Voucher(ctx context.Context, id int64) (*voucher.Voucher, err
 	return v, s.setReturnsAt(ctx, v)
 }
 
-// setReturnsAt reads when the first unpaid order of a voucher is due, if the voucher waits for that. It reads the unpaid
-// orders from the first one that is due, until it finds one of the voucher: mostly that is the first.
+// setReturnsAt reads when the first unpaid order of a voucher is due, if the voucher waits for that. It reads the
+// unpaid orders, the first due one first, until it finds one of the voucher: mostly the first one is.
 func (s *Vouchers) setReturnsAt(ctx context.Context, v *voucher.Voucher) error {
 	if v.Stock > 0 || !v.AsksForPayment() || !time.Now().Before(v.EndAt) {
 		return nil
@@ -157,7 +157,7 @@ func (s *Vouchers) setReturnsAt(ctx context.Context, v *voucher.Voucher) error {
 	return translate(ctx, err)
 }
 
-// all are the vouchers, each with what its parts have.
+// all returns the vouchers, each with the stock of its parts.
 func (s *Vouchers) all(ctx context.Context) *gorm.DB { return withParts(s.db.rows.WithContext(ctx)) }
 
 func withParts(db *gorm.DB) *gorm.DB {
@@ -195,7 +195,7 @@ func (s *Vouchers) VouchersByID(ctx context.Context, ids []int64) (map[int64]vou
 	return found, nil
 }
 
-// Sales counts the vouchers that have stock and whose sale has not ended at the given time, by the way they are sold.
+// Sales counts the vouchers that have stock and whose sale has not ended at the given time, by how they are sold.
 func (s *Vouchers) Sales(ctx context.Context, now time.Time) ([]voucher.Sale, error) {
 	var rows []struct {
 		Flow, Mechanism string

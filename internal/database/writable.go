@@ -10,11 +10,11 @@ import (
 )
 
 // Writable returns nil if the database commits a small write. A server that answers reads may take no writes: it is
-// read-only, its disk is full, or somebody holds FLUSH TABLES WITH READ LOCK. The error is [order.ErrUnavailable], or the
-// context's.
+// read-only, its disk is full, or somebody holds FLUSH TABLES WITH READ LOCK. The error is [order.ErrUnavailable], or
+// the context's.
 //
-// Callers share the write that is under way. It does not end with a caller's context: a server that keeps it waiting
-// would keep one more for each caller, also after the callers have gone.
+// Callers share the write that is under way. The write does not end with a caller's context: otherwise a server that
+// keeps it waiting would get one more write for each caller, even after the callers have gone.
 func (d *DB) Writable(ctx context.Context) error {
 	if !d.batches {
 		return d.Ping(ctx) // SQLite is a file of this process
@@ -62,7 +62,7 @@ type pendingWrite struct {
 	err    error
 }
 
-// join returns the write that is under way, or begins one, which outlives ctx.
+// join returns the write that is under way, or begins a write that outlives ctx.
 func (s *sharedWrite) join(ctx context.Context, write func(context.Context) error) *pendingWrite {
 	s.mu.Lock()
 	defer s.mu.Unlock()

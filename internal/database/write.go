@@ -115,18 +115,18 @@ func (t *tx) fitsOneRoundTrip() bool {
 		t.pending[0].check != nil && !slices.ContainsFunc(t.pending[1:], independent)
 }
 
-// sendWithCommit sends the writes and COMMIT in one round trip. The first write locks the row that all
-// buyers of a voucher wait for. The row is then locked only while the server works, and never during a
-// network round trip or while the client is busy.
+// sendWithCommit sends the writes and COMMIT in one round trip. The first write locks the row that all buyers of a
+// voucher wait for. The row is then locked only while the server works, and never during a network round trip or while
+// the client is busy.
 //
-// A statement that fails ends the packet. That is not enough: a Galera node can roll back a transaction
-// between two statements, and it carries out the rest of the packet in a new transaction before it
-// reports the error. So each later part must be harmless by itself. The other writes take effect only
-// if the row still holds this attempt's number, which the first write stored there and a rollback
-// removes. Without it, because the first write found no row or was rolled back, COMMIT commits nothing.
+// A statement that fails ends the packet. That is not enough: a Galera node can roll back a transaction between two
+// statements, and it carries out the rest of the packet in a new transaction before it reports the error. So each later
+// part must be harmless by itself. The other writes take effect only if the row still holds this attempt's number,
+// which the first write stored there and a rollback removes. If the number is missing, because the first write found no
+// row or was rolled back, COMMIT commits nothing.
 //
-// If the check of a first write without a row has taken the unit elsewhere, the transaction is not ended, and the other
-// writes are pending again.
+// If the first write finds no row and its check has taken the unit elsewhere, the transaction is not ended, and the
+// other writes are pending again.
 func (t *tx) sendWithCommit(ctx context.Context) error {
 	if err := t.begin(ctx); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (t *tx) sendWithCommit(ctx context.Context) error {
 	return nil
 }
 
-// errNoOrder says that the first write found its row, another one did not find the first one's number,
+// errNoOrder says that the first write found its row, another write did not find the number that the first one stored,
 // and the server reported no error. An order that does not exist must not be confirmed.
 var errNoOrder = errors.New("database: the server wrote no order in the transaction that took from the stock")
 
