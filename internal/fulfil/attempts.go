@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// attempts has Redis know of a worker's attempts at entries that may crash the process, before they begin. Those that
-// remain there, because they ended their processes, have the entry rejected. Those of processes that live are still
-// under way, and prove nothing.
+// attempts records in Redis, before they begin, a worker's attempts at entries that may crash the process. An entry is
+// rejected if the processes of several attempts died before they had ended them. An attempt of a process that lives is
+// still under way, and proves nothing.
 //
-// That concerns only entries that were delivered suspiciously often, and only while the database takes others. During
-// an outage, or while the voucher's row is locked, an attempt lasts for long, and a process that ends meanwhile says
-// nothing about the entry; see watch.
+// That concerns only entries that were delivered suspiciously often, and only while the database takes other entries.
+// During an outage, or while the voucher's row is locked, an attempt lasts for long, and a process that ends meanwhile
+// says nothing about the entry; see watch.
 type attempts struct {
 	config   *Config
 	reader   streamReader
@@ -43,10 +43,10 @@ func (a *attempts) begin(ctx context.Context, e *retryEntry) (end func(), err er
 	return func() {}, err
 }
 
-// record records an attempt. Its error is errDeadly if the earlier ones of MaxAttempts processes ended with their process,
-// and errAttempted while a process that lives is trying the entry. So attempts follow each other, and
-// processes that are killed at the same moment are one attempt and not several. An attempt that lasts for longer than
-// ClaimIdle is not waited for: Redis may have forgotten its end in a failover.
+// record records an attempt. Its error is errDeadly if the attempts of MaxAttempts processes ended with their process.
+// It is errAttempted while a process that lives is trying the entry. So attempts follow each other, and processes that
+// are killed at the same moment count as one attempt. An attempt that lasts for longer than ClaimIdle is not waited
+// for: Redis may have forgotten its end in a failover.
 func (a *attempts) record(ctx context.Context, e *retryEntry) error {
 	others, err := a.reader.beginAttempt(ctx, e.entry, a.liveness.attempter())
 	if err != nil || len(others) == 0 {
@@ -73,9 +73,9 @@ func (a *attempts) record(ctx context.Context, e *retryEntry) error {
 	return err
 }
 
-// watch returns the function that ends a recorded attempt. Redis knows that the attempt has ended as soon as it takes
-// for longer than outageAfter: it waits for the database then, and a process that is killed meanwhile was not crashed
-// by the entry.
+// watch returns the function that ends a recorded attempt. If the attempt takes longer than outageAfter, watch tells
+// Redis that it has ended: the attempt waits for the database then, and if its process is killed meanwhile, the entry
+// did not crash it.
 func (a *attempts) watch(ctx context.Context, e entry) (ended func()) {
 	recorded := make(chan struct{})
 	timer := time.AfterFunc(outageAfter, func() {

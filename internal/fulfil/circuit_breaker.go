@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// nodeTimeout is how long a node may take to answer. Without it, a node that hangs would block a worker, and with it
-	// the streams on all other nodes, for as long as the client keeps trying.
+	// nodeTimeout is how long a node may take to answer. Without a limit, a node that hangs would block a worker, and
+	// with it the streams on all other nodes, for as long as the client keeps trying.
 	nodeTimeout = 500 * time.Millisecond
 	// timeoutPerStream is added for each stream of a pipeline.
 	timeoutPerStream = 50 * time.Microsecond
@@ -20,11 +20,11 @@ const (
 	openFor = 2 * time.Second
 )
 
-// errCircuitOpen: the node timed out a moment ago, so it was not called.
+// errCircuitOpen says that the node was not called, because it timed out a moment ago.
 var errCircuitOpen = errors.New("fulfil: the node timed out a moment ago")
 
-// circuitBreaker skips calls to nodes of a cluster that hang: each call would take as long as the one that timed out. A
-// Redis that is not a cluster has no other nodes to protect and is always called. It is safe for use by several
+// circuitBreaker skips calls to nodes of a cluster that hang: each such call would take as long as the one that timed
+// out. A Redis that is not a cluster has no other nodes to protect and is always called. It is safe for use by several
 // goroutines.
 type circuitBreaker struct {
 	mu        sync.Mutex
@@ -71,7 +71,7 @@ func (b *circuitBreaker) record(node string, timedOut bool) {
 	}
 }
 
-// node returns the address of the node that has a stream; "" if Redis is not a cluster.
+// node returns the address of the node that holds a stream, or "" if Redis is not a cluster.
 func (r *redisStreams) node(ctx context.Context, s *stream) string {
 	if r.cluster == nil {
 		return ""
@@ -93,7 +93,7 @@ func call[T any](ctx context.Context, r *redisStreams, s *stream, timeout time.D
 	return reply, err
 }
 
-// do is call for what has no reply. Its error says what failed.
+// do does what call does, for a command without a reply. Its error says what failed.
 func (r *redisStreams) do(ctx context.Context, s *stream, what string, fn func(ctx context.Context) error) error {
 	if err := r.breaker.call(ctx, r.node(ctx, s), nodeTimeout, fn); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -119,9 +119,9 @@ func eachStream[C redis.Cmder](
 	return replies, errs
 }
 
-// eachNode sends one pipeline to each node concurrently, through the circuit breaker. fill adds the commands for those
-// streams (by index) that are on the node. The result has an error for each stream whose node was not called; other
-// errors are in the commands.
+// eachNode sends one pipeline to each node concurrently, through the circuit breaker. fill adds the commands for the
+// streams on the node, given by index. The result has an error for each stream whose node was not called; other errors
+// are in the commands.
 func (r *redisStreams) eachNode(ctx context.Context, streams []*stream, fill func(ctx context.Context, pipe redis.Pipeliner, part []int)) []error {
 	parts := make(map[string][]int, 1)
 	for i, s := range streams {

@@ -159,7 +159,7 @@ func (c *Config) warn(ctx context.Context, what string, err error) {
 	}
 }
 
-// generation is the latest one that is known.
+// generation is the latest known generation.
 func (c *Config) generation() int64 {
 	n, _ := c.Generation()
 	return n

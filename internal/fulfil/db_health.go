@@ -48,7 +48,7 @@ func (h *dbHealth) end(began time.Time) {
 	h.running = slices.Delete(h.running, i, i+1)
 }
 
-// wrote records that an attempt to write orders has ended with err.
+// wrote records the result of an attempt to write orders.
 func (h *dbHealth) wrote(ctx context.Context, began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,8 +79,8 @@ func (h *dbHealth) wrote(ctx context.Context, began time.Time, err error) {
 	h.config.Observer.Outage(h.failingSince, err)
 }
 
-// rejected records that an attempt to reject an order has ended with err. A success ends an outage, and does not count
-// as the write of an order.
+// rejected records the result of an attempt to reject an order. A success ends an outage, and does not count as the
+// write of an order.
 func (h *dbHealth) rejected(ctx context.Context, began time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
