@@ -13,13 +13,14 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // commandsOf returns the commands that a script calls.
 func commandsOf(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	must(t, err)
+	fail.NowIf(t, err)
 	commands := make(map[string]bool)
 	for _, call := range regexp.MustCompile(`\b(?:call|try)\('([A-Z]+)'`).FindAllStringSubmatch(string(text), -1) {
 		commands[call[1]] = true
@@ -31,7 +32,7 @@ func commandsOf(t *testing.T, path string) map[string]bool {
 func userOfTheDocs(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/servers.md")
-	must(t, err)
+	fail.NowIf(t, err)
 	_, rest, found := strings.Cut(string(page), "ACL SETUSER seckill ")
 	line, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
@@ -78,10 +79,8 @@ func TestForbiddenCommandIsNamed(t *testing.T) {
 	server := simulate.NewRedis(t)
 	s := newFixture(t, server.Options(), 1)
 	g := s.gate(nil)
-	must(t, g.Try(t.Context()))
-	if left := s.client.DBSize(t.Context()).Val(); left != 0 {
-		t.Errorf("the trial leaves %d keys", left)
-	}
+	fail.NowIf(t, g.Try(t.Context()))
+	fail.Unequal(t, s.client.DBSize(t.Context()).Val(), 0, "keys that the trial leaves")
 	commands := slices.Sorted(maps.Keys(commandsOf(t, "ledger/trial.lua")))
 	for _, command := range append(commands, "EVALSHA") {
 		refuse := func(message string) {

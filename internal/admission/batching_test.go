@@ -36,9 +36,7 @@ func TestRequestsThatArriveMeanwhileAreBatched(t *testing.T) {
 		if want := []int{1, MaxBatch, 88}; !slices.Equal(b.sent.all, want) {
 			t.Errorf("batches of %v, want %v", b.sent.all, want)
 		}
-		if took := time.Since(begun); took != 3*b.trip {
-			t.Errorf("took %v, want three round trips", took)
-		}
+		fail.Unequal(t, time.Since(begun), 3*b.trip, "three round trips took")
 	})
 }
 
@@ -92,9 +90,7 @@ func refusalWaits(t *testing.T, buckets int) {
 			return true, nil
 		}
 		begun := time.Now()
-		if err := b.buy(t.Context(), 1); err != nil {
-			t.Errorf("%v, but the order was accepted", err)
-		}
+		fail.If(t, b.buy(t.Context(), 1), "the order was accepted")
 		if took := time.Since(begun); took < 300*time.Millisecond || took > 350*time.Millisecond {
 			t.Errorf("took %v, want about the expiry, 300ms", took)
 		}
@@ -114,11 +110,9 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if took := time.Since(begun); took != 2*time.Second {
-			t.Errorf("took %v, want the DecisionTimeout, 2s, for all", took)
-		}
+		fail.Unequal(t, time.Since(begun), 2*time.Second, "the DecisionTimeout of all")
 		b.spoil = nil
-		wantErr(t, "afterwards", b.buy(t.Context(), 99), nil)
+		fail.Unless(t, b.buy(t.Context(), 99), nil, "afterwards")
 	})
 }
 
@@ -141,10 +135,8 @@ func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
 		if !errors.Is(err, order.ErrUnavailable) || errors.Is(err, voucher.ErrEnded) || !strings.Contains(err.Error(), voucher.ErrEnded.Error()) {
 			t.Errorf("%v, want ErrUnavailable with the cause as text", err)
 		}
-		if b.order(1) != 10 {
-			t.Error("the order was not accepted: this proves nothing")
-		}
-		wantErr(t, "an order that was not sent", b.buy(t.Context(), 2), voucher.ErrEnded)
+		fail.Unequal(t, b.order(1), 10, "the order that was accepted, without which this proves nothing")
+		fail.Unless(t, b.buy(t.Context(), 2), voucher.ErrEnded, "an order that was not sent")
 	})
 }
 
@@ -154,12 +146,12 @@ func TestClosedGateAndFullGate(t *testing.T) {
 		b := newBubble(t, 5, func(c *Config) { c.MaxInFlight = 1 })
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			wantErr(t, "a request that was sent before the gate closed", b.buy(t.Context(), 1), nil)
+			fail.Unless(t, b.buy(t.Context(), 1), nil, "a request that was sent before the gate closed")
 		})
 		synctest.Wait()
-		wantErr(t, "beyond the bound", b.buy(t.Context(), 2), order.ErrOverloaded)
+		fail.Unless(t, b.buy(t.Context(), 2), order.ErrOverloaded, "beyond the bound")
 		_ = b.Close()
 		wg.Wait()
-		wantErr(t, "after the close", b.buy(t.Context(), 3), order.ErrUnavailable)
+		fail.Unless(t, b.buy(t.Context(), 3), order.ErrUnavailable, "after the close")
 	})
 }

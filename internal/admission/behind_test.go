@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // The database is restored to a time before the voucher was rebuilt, or an older copy of it takes over. The voucher is
@@ -20,12 +21,12 @@ func TestDatabaseIsAnEpochBehind(t *testing.T) {
 				inBubble(t, 100, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 					s.split(buckets)
 					g := s.gate(nil)
-					must(t, s.buy(g, 1, 11))
+					fail.NowIf(t, s.buy(g, 1, 11))
 					s.takeAll()
-					must(t, s.client.Del(t.Context(), s.keys.Meta).Err())
+					fail.NowIf(t, s.client.Del(t.Context(), s.keys.Meta).Err())
 					g.Check(t.Context())
-					must(t, g.Open(t.Context(), &s.store.voucher))
-					must(t, s.buy(g, 2, 21)) // accepted under epoch 4, and not persisted yet
+					fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
+					fail.NowIf(t, s.buy(g, 2, 21)) // accepted under epoch 4, and not persisted yet
 					s.store.mu.Lock()
 					if s.store.epochState.Epoch != 4 {
 						t.Fatalf("epoch %d", s.store.epochState.Epoch)
@@ -42,14 +43,14 @@ func TestDatabaseIsAnEpochBehind(t *testing.T) {
 					defer cancel()
 					opened := g.Open(ctx, &s.store.voucher)
 					if opened == nil {
-						must(t, s.buy(g, 3, 31))
+						fail.NowIf(t, s.buy(g, 3, 31))
 					}
 					finish()
-					must(t, opened)
+					fail.NowIf(t, opened)
 					if took := time.Since(began); took > 10*time.Second || s.store.epochState.Epoch != 6 {
 						t.Errorf("epoch %d after %v", s.store.epochState.Epoch, took)
 					}
-					wantErr(t, "the order that was accepted before", s.find(t.Context(), g, 2, 21), nil)
+					fail.Unless(t, s.find(t.Context(), g, 2, 21), nil, "the order that was accepted before")
 					s.balanced(g, 3)
 				})
 			})
@@ -65,7 +66,7 @@ func TestMarkOfForgettingIsOlderThanRedis(t *testing.T) {
 		f := newForgetting(t, buckets)
 		f.end()
 		for _, keys := range f.buckets() {
-			must(t, f.client.HSet(t.Context(), keys.Meta, ledger.FieldEpoch, 6).Err())
+			fail.NowIf(t, f.client.HSet(t.Context(), keys.Meta, ledger.FieldEpoch, 6).Err())
 		}
 		f.store.mu.Lock()
 		f.store.epochState.Epoch, f.store.epochState.Forgotten = 3, true // Redis has opened it twice since

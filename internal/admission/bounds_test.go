@@ -28,15 +28,15 @@ func TestNumbersAreBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, testkit.AnyRedis(t), 5)
-			must(t, s.buy(s.gate(nil), 1, 11))
+			fail.NowIf(t, s.buy(s.gate(nil), 1, 11))
 			s.takeAll()
 			poison(s)
-			must(t, s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldEpoch, 1).Err()) // it is rebuilt
+			fail.NowIf(t, s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldEpoch, 1).Err()) // it is rebuilt
 			g := s.gate(nil)
-			must(t, s.buy(g, 2, 22))
+			fail.NowIf(t, s.buy(g, 2, 22))
 			s.takeAll()
 			g.Check(t.Context())
-			must(t, s.buy(g, 3, 33))
+			fail.NowIf(t, s.buy(g, 3, 33))
 			s.takeAll()
 			s.balanced(g, 3)
 			fail.Unequal(t, s.store.epochState.Epoch, 4, "the voucher was rebuilt up to epoch")

@@ -25,9 +25,7 @@ func TestRedisClockJumps(t *testing.T) {
 			t.Helper()
 			user++
 			begun := time.Now()
-			if err := s.buy(g, user, user+1000); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", when, err, want)
-			}
+			fail.Unless(t, s.buy(g, user, user+1000), want, "%s", when)
 			if took := time.Since(begun); took > g.config.AttemptTimeout {
 				t.Errorf("%s: it took %v", when, took)
 			}
@@ -50,9 +48,7 @@ func TestRedisClockJumps(t *testing.T) {
 		finish := s.run()
 		finish()
 		s.balanced(g, 5)
-		if st := s.store.epochState; st.Epoch != 2 {
-			t.Errorf("epoch %d: it was closed for a clock", st.Epoch)
-		}
+		fail.Unequal(t, s.store.epochState.Epoch, 2, "closed for a clock: epoch")
 	})
 }
 
@@ -62,7 +58,7 @@ func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 100, func(t *testing.T, s *fixture, server *simulate.Redis) {
 		g := s.gate(nil)
-		must(t, s.buy(g, 1, 11))
+		fail.NowIf(t, s.buy(g, 1, 11))
 		finish := s.run()
 		finish()
 		jump(server, 2*time.Hour)
@@ -73,7 +69,7 @@ func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 		_ = p.buckets[0].voucher.markClosed(p.buckets[0], s.store.epochState.Epoch, ledger.Closed)
 		jump(server, 0)
 		g.Check(t.Context())
-		wantErr(t, "right again", s.buy(g, 2, 21), nil)
+		fail.Unless(t, s.buy(g, 2, 21), nil, "right again")
 	})
 }
 
@@ -98,12 +94,10 @@ func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 			g := s.gate(func(c *Config) {
 				c.Client, c.AttemptTimeout, c.DecisionTimeout = through(t, link, server), attempt, decision
 			})
-			must(t, g.Open(t.Context(), &s.store.voucher))
+			fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 			link.LoseReply(1, simulate.Silence, func() { jump(server, -30*time.Minute) })
 			begun := time.Now()
-			if err := s.buy(g, 1, 11); !errors.Is(err, tc.want) {
-				t.Errorf("%s: told %v, want %v", name, err, tc.want)
-			}
+			fail.Unless(t, s.buy(g, 1, 11), tc.want, "%s", name)
 			fail.Unequal(t, time.Since(begun), tc.after, "%s: told after", name)
 		})
 	}
@@ -113,9 +107,9 @@ func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
-	must(t, s.buy(s.gate(nil), 1, 11))
+	fail.NowIf(t, s.buy(s.gate(nil), 1, 11))
 	s.takeAll()
-	must(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
+	fail.NowIf(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
 	c := s.config.WithDefaults()
 	expired := false
 	g := newGate(c, &faulty{buckets: newLedger(c), call: func(ctx context.Context, step string, keys ledger.Keys, do func() error) error {
@@ -126,8 +120,8 @@ func TestVoucherIsNotOpenedWithoutItsUsers(t *testing.T) {
 		return do()
 	}})
 	t.Cleanup(func() { _ = g.Close() })
-	must(t, g.Open(t.Context(), &s.store.voucher))
-	wantErr(t, "a second order", s.buy(g, 1, 12), order.ErrAlreadyOrdered)
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
+	fail.Unless(t, s.buy(g, 1, 12), order.ErrAlreadyOrdered, "a second order")
 	s.balanced(g, 1)
 }
 
@@ -136,7 +130,7 @@ func TestWindowIsHalfOpen(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 		s.store.voucher.BeginAt = time.Now().Add(time.Minute)
-		must(t, s.gate(nil).Open(t.Context(), &s.store.voucher))
+		fail.NowIf(t, s.gate(nil).Open(t.Context(), &s.store.voucher))
 		l, user := ledger.New(s.client, ledger.Options{}), int64(0)
 		for _, at := range []struct {
 			when time.Time

@@ -23,7 +23,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	addrs := testkit.RedisCluster(t)
 	for _, addr := range addrs {
-		must(t, dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
+		fail.NowIf(t, dial(t, at(addr)).ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err())
 	}
 	t.Run("one bucket", func(t *testing.T) { sellsOnACluster(t, addrs, 1, anyBucket) })
 	t.Run("six buckets", func(t *testing.T) { sellsOnACluster(t, addrs, 6, anyBucket) })
@@ -53,7 +53,7 @@ func newClustered(t *testing.T, addrs []string, stock int64, buckets int) *clust
 func (c *clustered) node(keys ledger.Keys) *redis.Client {
 	c.t.Helper()
 	node, err := c.cluster.MasterForKey(context.Background(), keys.Meta)
-	must(c.t, err)
+	fail.NowIf(c.t, err)
 	return node
 }
 
@@ -78,11 +78,11 @@ func sellsOnACluster(t *testing.T, addrs []string, buckets int, wanted func(int)
 		fail.Unequal(t, found[user], 1_000_000+user, "OrdersOf(%d)", user)
 	}
 	lost := s.buckets()[buckets/2]
-	must(t, s.client.Del(t.Context(), lost.Meta, lost.Users).Err())
+	fail.NowIf(t, s.client.Del(t.Context(), lost.Meta, lost.Users).Err())
 	gates[0].Check(t.Context())
-	must(t, gates[0].Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, gates[0].Open(t.Context(), &s.store.voucher))
 	for user := range s.store.orders {
-		wantErr(t, "after the rebuild", s.buy(s.gate(nil), user, 5), order.ErrAlreadyOrdered)
+		fail.Unless(t, s.buy(s.gate(nil), user, 5), order.ErrAlreadyOrdered, "after the rebuild")
 		break
 	}
 	s.balanced(gates[1], 300)
@@ -95,8 +95,8 @@ func nodeHangs(t *testing.T, addrs []string) {
 	limits := func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second }
 	h, wide := newClustered(t, addrs, 10, 1), newClustered(t, addrs, 60, buckets)
 	g, wideGate := h.gate(limits), wide.gate(limits)
-	must(t, h.buy(g, 1, 11))
-	must(t, wideGate.Open(t.Context(), &wide.store.voucher))
+	fail.NowIf(t, h.buy(g, 1, 11))
+	fail.NowIf(t, wideGate.Open(t.Context(), &wide.store.voucher))
 	victim := wide.buckets()[slices.IndexFunc(wide.buckets(), func(keys ledger.Keys) bool {
 		return wide.addr(keys) != wide.addr(wide.keys) && wide.addr(keys) != h.addr(h.keys)
 	})]
@@ -111,7 +111,7 @@ func nodeHangs(t *testing.T, addrs []string) {
 		if o, err := g.Lookup(t.Context(), 1, 11); err != nil || o.ID != 11 {
 			t.Errorf("an order on another node: %+v, %v", o, err)
 		}
-		wantErr(t, "an order that the node which hangs may have", errOf(g.Lookup(t.Context(), 1, 12)), order.ErrUnavailable)
+		fail.Unless(t, fail.Of(g.Lookup(t.Context(), 1, 12)), order.ErrUnavailable, "an order that the node which hangs may have")
 	}
 
 	hook := &pipelines{before: func(ctx context.Context, commands []redis.Cmder) error {
@@ -136,9 +136,7 @@ func nodeHangs(t *testing.T, addrs []string) {
 		}
 	}
 	for _, user := range usersOf(reachable, buckets, func(b int) bool { return b == 0 }) {
-		if err := wide.buy(wideGate, user, 100+user); err != nil {
-			t.Fatalf("%v, when %d are in reach", err, reachable)
-		}
+		fail.NowIf(t, wide.buy(wideGate, user, 100+user), "when %d are in reach", reachable)
 	}
 }
 
@@ -149,7 +147,7 @@ func signal(t *testing.T, client *redis.Client, what syscall.Signal) {
 	if err != nil || pid < 2 {
 		t.Fatalf("process %d: %v", pid, err)
 	}
-	must(t, syscall.Kill(pid, what))
+	fail.NowIf(t, syscall.Kill(pid, what))
 	if what == syscall.SIGSTOP {
 		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
 	}
@@ -160,13 +158,13 @@ func signal(t *testing.T, client *redis.Client, what syscall.Signal) {
 func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addrs[0])
-	must(t, err)
+	fail.NowIf(t, err)
 	of := make(map[string]*testkit.RedisServer)
 	for _, addr := range addrs {
 		id := redis.NewClient(&redis.Options{Addr: addr}).ClusterMyID(t.Context()).Val()
 		replica := testkit.NewRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000")
 		client := replica.Client(t)
-		must(t, client.ClusterMeet(t.Context(), host, port).Err())
+		fail.NowIf(t, client.ClusterMeet(t.Context(), host, port).Err())
 		// A node must know its primary before it can follow it.
 		testkit.Until(t, "a replica that follows "+addr, func() bool { return client.ClusterReplicate(t.Context(), id).Err() == nil })
 		inStep(t, addr)
@@ -198,7 +196,7 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 		s.store.voucher.ID = id
 		s.client, s.keys = client, ledger.KeysOf(s.prefix, id, 0)
 		node, err := client.MasterForKey(t.Context(), s.keys.Meta)
-		must(t, err)
+		fail.NowIf(t, err)
 		addr := node.Options().Addr
 		if where[addr] != nil {
 			continue
@@ -219,11 +217,11 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	victim := addrs[0]
 	s, g := where[victim], gates[victim]
 	replicas[victim].Pause()
-	wantErr(t, "without its replica", s.buy(g, 20, 200), order.ErrUnavailable)
-	wantErr(t, "at another node", where[addrs[1]].buy(gates[addrs[1]], 20, 200), nil)
+	fail.Unless(t, s.buy(g, 20, 200), order.ErrUnavailable, "without its replica")
+	fail.Unless(t, where[addrs[1]].buy(gates[addrs[1]], 20, 200), nil, "at another node")
 	replicas[victim].Resume()
 	inStep(t, victim)
-	wantErr(t, "with it again", s.buy(g, 20, 200), nil)
+	fail.Unless(t, s.buy(g, 20, 200), nil, "with it again")
 	signal(t, dial(t, at(victim)), syscall.SIGKILL)
 	// The promoted replica has no replica itself, so no order is acknowledged by a process that waits for
 	// one. A process that does not wait goes on selling.
@@ -234,8 +232,6 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	for _, user := range []int64{1, 2, 3, 4, 5} {
 		fail.If(t, s.buy(other, user, user+10), "the order of user %d, that was promised, is gone", user)
 	}
-	wantErr(t, "told without a replica", s.buy(g, 31, 310), order.ErrUnavailable)
-	if st := s.store.epochState; st.Epoch != 2 {
-		t.Errorf("epoch %d: nothing was lost, and it was closed", st.Epoch)
-	}
+	fail.Unless(t, s.buy(g, 31, 310), order.ErrUnavailable, "told without a replica")
+	fail.Unequal(t, s.store.epochState.Epoch, 2, "nothing was lost: epoch")
 }

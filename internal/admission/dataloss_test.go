@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"io"
 	"testing"
 	"time"
@@ -19,17 +18,17 @@ func TestRedisIsRestoredFromOlderData(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		s := newFixture(t, testkit.AnyRedis(t), 100)
 		g := s.gate(nil)
-		must(t, s.buy(g, 1, 11))
+		fail.NowIf(t, s.buy(g, 1, 11))
 		before := s.client.HGetAll(t.Context(), s.keys.Meta).Val()
-		must(t, s.buy(g, 2, 21))
+		fail.NowIf(t, s.buy(g, 2, 21))
 		s.takeAll()
-		must(t, s.client.HSet(t.Context(), s.keys.Meta, before).Err())
-		must(t, s.client.HDel(t.Context(), s.keys.Users, "2").Err())
+		fail.NowIf(t, s.client.HSet(t.Context(), s.keys.Meta, before).Err())
+		fail.NowIf(t, s.client.HDel(t.Context(), s.keys.Users, "2").Err())
 		if restarted {
 			g = s.gate(nil)
 		}
-		wantErr(t, "a second order of a user that Redis had lost", s.buy(g, 2, 22), order.ErrAlreadyOrdered)
-		wantErr(t, "a new user", s.buy(g, 3, 31), nil)
+		fail.Unless(t, s.buy(g, 2, 22), order.ErrAlreadyOrdered, "a second order of a user that Redis had lost")
+		fail.Unless(t, s.buy(g, 3, 31), nil, "a new user")
 		s.takeAll()
 		s.balanced(g, 3)
 		if s.store.epochState.Epoch <= 2 {
@@ -44,9 +43,9 @@ func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 100)
 	mine, other := s.gate(nil), s.gate(nil)
-	must(t, other.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, other.Open(t.Context(), &s.store.voucher))
 	for user := range int64(5) {
-		must(t, s.buy(mine, user+1, user+101))
+		fail.NowIf(t, s.buy(mine, user+1, user+101))
 	}
 	entries := s.client.XRangeN(t.Context(), s.keys.Orders, "-", "+", 10).Val()
 	for _, e := range entries[3:] { // the last two never were
@@ -55,7 +54,7 @@ func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 	}
 	s.client.HSet(t.Context(), s.keys.Meta, "seq", 3, "stock", 97)
 	for user := range int64(10) {
-		must(t, s.buy(other, user+51, user+501))
+		fail.NowIf(t, s.buy(other, user+51, user+501))
 	}
 	finish := s.run()
 	fail.Unless(t, s.buy(mine, 60, 1000), order.ErrAlreadyOrdered)
@@ -72,16 +71,14 @@ func TestReturnedReservationIsNoDataLoss(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 100)
 	g := s.gate(nil)
 	for user := range int64(5) {
-		must(t, s.buy(g, user+1, user+101))
-		must(t, errOf(s.take(t.Context(), true)))
+		fail.NowIf(t, s.buy(g, user+1, user+101))
+		fail.NowIf(t, fail.Of(s.take(t.Context(), true)))
 		for range 3 { // decisions that accept nothing
-			must(t, s.buy(g, 99, 999))
+			fail.NowIf(t, s.buy(g, 99, 999))
 		}
 		g.Check(t.Context())
 	}
-	if s.store.epochState.Epoch != 2 {
-		t.Errorf("epoch %d: the voucher was closed without a reason", s.store.epochState.Epoch)
-	}
+	fail.Unequal(t, s.store.epochState.Epoch, 2, "closed without a reason: epoch")
 }
 
 func TestRunDetectsDataLossWithoutBuyers(t *testing.T) {
@@ -92,17 +89,15 @@ func TestRunDetectsDataLossWithoutBuyers(t *testing.T) {
 		c.CheckEvery = 10 * time.Millisecond
 		c.Observer.Opened = func(_ time.Duration, epoch int64) { opened <- epoch }
 	})
-	must(t, s.buy(g, 1, 11))
+	fail.NowIf(t, s.buy(g, 1, 11))
 	s.takeAll()
 	<-opened
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ran := make(chan error, 1)
 	go func() { ran <- g.Run(ctx) }()
-	must(t, s.client.Del(ctx, s.keys.Meta, s.keys.Users).Err())
+	fail.NowIf(t, s.client.Del(ctx, s.keys.Meta, s.keys.Users).Err())
 	fail.Unequal(t, <-opened, 4, "opened under epoch")
 	cancel(io.EOF)
-	if err := <-ran; !errors.Is(err, io.EOF) {
-		t.Errorf("Run = %v, want the cause", err)
-	}
+	fail.Unless(t, <-ran, io.EOF, "Run")
 	s.balanced(g, 1)
 }

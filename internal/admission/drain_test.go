@@ -12,6 +12,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A drain that waits for long, because the database takes no orders, says so once a minute and asks Redis four times a
@@ -29,8 +30,8 @@ func TestDrainThatTakesLong(t *testing.T) {
 			inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 				s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: s.keys.Orders, Values: []any{"o", "1"}})
 				closed, err := s.store.Close(t.Context(), s.store.voucher.ID)
-				must(t, err)
-				must(t, errOf(newLedger(s.config).Close(t.Context(), s.keys, closed.Epoch)))
+				fail.NowIf(t, err)
+				fail.NowIf(t, fail.Of(newLedger(s.config).Close(t.Context(), s.keys, closed.Epoch)))
 				var logged bytes.Buffer
 				c, reads := s.config, 0
 				c.Log = slog.New(slog.NewTextHandler(&logged, nil))
@@ -44,7 +45,7 @@ func TestDrainThatTakesLong(t *testing.T) {
 				})
 				time.AfterFunc(tc.lasts, func() { s.client.Del(t.Context(), s.keys.Orders) })
 				begun := time.Now()
-				must(t, newVoucherState(g.core, &s.store.voucher).drain(t.Context(), closed.Epoch))
+				fail.NowIf(t, newVoucherState(g.core, &s.store.voucher).drain(t.Context(), closed.Epoch))
 				late := time.Since(begun) - tc.lasts
 				if late < 0 || late > time.Duration(tc.late)*time.Millisecond || reads > tc.reads {
 					t.Errorf("it ended %v late after %d readings", late, reads)

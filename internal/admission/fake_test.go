@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // faulty is Redis, of whose calls some fail.
@@ -140,7 +141,7 @@ func newSplitBubble(t *testing.T, buckets int, stock int64, change func(*Config)
 	b := &bubble{redis: s, store: s.store, sent: &sizes{buckets: newLedger(c)}}
 	b.Gate = newGate(c, &faulty{buckets: b.sent, call: b.call, lost: b.lost})
 	t.Cleanup(func() { _ = b.Close() })
-	must(t, b.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, b.Open(t.Context(), &s.store.voucher))
 	for bucket := range buckets {
 		b.put(bucket, 0)
 	}
@@ -187,7 +188,7 @@ func (b *bubble) lost(ctx context.Context, keys ledger.Keys) error {
 
 // put gives a bucket a stock.
 func (b *bubble) put(bucket int, stock int64) {
-	must(b.redis.t, b.redis.client.HSet(context.Background(), b.redis.buckets()[bucket].Meta, ledger.FieldStock, stock).Err())
+	fail.NowIf(b.redis.t, b.redis.client.HSet(context.Background(), b.redis.buckets()[bucket].Meta, ledger.FieldStock, stock).Err())
 }
 
 // order returns the order that Redis has of a user, or 0.

@@ -19,6 +19,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // consumer takes entries out of the streams.
@@ -189,7 +190,7 @@ func (s *fixture) gate(change func(*Config)) *Gate {
 		c.Workers = workers{complete: true}
 	}
 	g, err := New(c)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	s.t.Cleanup(func() { _ = g.Close() })
 	return g
 }
@@ -212,9 +213,7 @@ func (s *fixture) find(ctx context.Context, g *Gate, user, id int64) error {
 func (s *fixture) balanced(g *Gate, sold int64) {
 	s.t.Helper()
 	a, err := g.Audit(context.Background(), s.store.voucher.ID)
-	if err != nil {
-		s.t.Fatalf("Audit: %v", err)
-	}
+	fail.NowIf(s.t, err, "Audit")
 	st, orders := s.store.epochState, int64(len(s.store.orders))
 	if a.Pending != 0 || a.Stock != st.Stock || a.Stock+orders != s.store.voucher.InitialStock || orders != sold {
 		s.t.Errorf("gate %+v, database %+v with %d orders of %d, want %d sold", a, st, orders, s.store.voucher.InitialStock, sold)
@@ -271,23 +270,5 @@ func until(t testing.TB, what string, done func() bool) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("not after a minute: %s", what)
 		}
-	}
-}
-
-// wantErr compares an answer, which may be nil, with the expected one.
-func wantErr(t testing.TB, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-// errOf returns the error of a call whose result does not matter.
-func errOf[T any](_ T, err error) error { return err }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/contract"
 	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -38,7 +39,7 @@ func TestForgetterPassesVouchersThatFail(t *testing.T) {
 				s.createEnded(id + 1)
 			}
 			for _, id := range tc.broken {
-				must(t, s.client.Set(t.Context(), ledger.KeysOf(s.prefix, id, 0).Meta, "no hash", 0).Err())
+				fail.NowIf(t, s.client.Set(t.Context(), ledger.KeysOf(s.prefix, id, 0).Meta, "no hash", 0).Err())
 			}
 			var kept []int
 			f, err := s.gate.Forgetter(admission.ForgetConfig{
@@ -48,7 +49,7 @@ func TestForgetterPassesVouchersThatFail(t *testing.T) {
 				},
 				Kept: func(n int) { kept = append(kept, n) },
 			})
-			must(t, err)
+			fail.NowIf(t, err)
 			for round, want := range tc.kept {
 				kept = nil
 				if f.Round(t.Context()); !slices.Equal(kept, want) {
@@ -57,7 +58,7 @@ func TestForgetterPassesVouchersThatFail(t *testing.T) {
 			}
 			for id := range int64(vouchers) {
 				st, err := s.db.AdmissionStore().EpochState(t.Context(), id+1)
-				must(t, err)
+				fail.NowIf(t, err)
 				if want := id+1 != unbalanced && !slices.Contains(tc.broken, id+1); st.Forgotten != want {
 					t.Errorf("voucher %d: forgotten %v, want %v", id+1, st.Forgotten, want)
 				}
@@ -65,7 +66,7 @@ func TestForgetterPassesVouchersThatFail(t *testing.T) {
 
 			// The voucher that does not balance is gone, and is not counted any more.
 			_, err = s.db.Pools()["writers"].ExecContext(t.Context(), "DELETE FROM vouchers WHERE id = ?", unbalanced)
-			must(t, err)
+			fail.NowIf(t, err)
 			testkit.Until(t, "nothing is counted", func() bool {
 				f.Round(t.Context())
 				return len(kept) > 0 && kept[len(kept)-1] == 0
@@ -83,5 +84,5 @@ func (s *shop) createEnded(id int64) {
 		Policy: voucher.DefaultPolicy(), CreatedAt: now,
 	}
 	v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, 1
-	must(s.t, s.db.Vouchers().CreateVoucher(s.t.Context(), v))
+	fail.NowIf(s.t, s.db.Vouchers().CreateVoucher(s.t.Context(), v))
 }

@@ -35,7 +35,7 @@ func newForgetting(t *testing.T, buckets int) *forgetting {
 	f.balances.Store(true)
 	f.gate = f.fixture.gate(nil)
 	for user := range int64(20) {
-		must(t, f.buy(f.gate, user+1, user+101))
+		fail.NowIf(t, f.buy(f.gate, user+1, user+101))
 	}
 	f.idle()
 	f.takeAll()
@@ -70,7 +70,7 @@ func (f *forgetting) forgetter() *Forgetter {
 		Balances: func(context.Context, contract.AdmissionVoucher) (bool, error) { return f.balances.Load(), nil },
 		Kept:     func(n int) { f.kept.Store(int64(n)) },
 	})
-	must(f.t, err)
+	fail.NowIf(f.t, err)
 	return r
 }
 
@@ -88,7 +88,7 @@ func (f *forgetting) rounds(r *Forgetter, n int) {
 func (f *forgetting) keysLeft() []string {
 	f.t.Helper()
 	left, err := f.client.Keys(f.t.Context(), f.prefix+"*").Result()
-	must(f.t, err)
+	fail.NowIf(f.t, err)
 	return left
 }
 
@@ -112,9 +112,7 @@ func TestVoucherIsForgotten(t *testing.T) {
 		before := len(f.keysLeft())
 		f.rounds(one, 1)
 		for _, keys := range f.buckets() {
-			if n := f.client.Exists(t.Context(), keys.Users, keys.Orders).Val(); n != 1 {
-				t.Errorf("after the first step %d of users and orders are there, want the orders", n)
-			}
+			fail.Unequal(t, f.client.Exists(t.Context(), keys.Users, keys.Orders).Val(), 1, "users and orders after the first step, which leaves the orders")
 		}
 		for range 2 { // both processes at it
 			f.rounds(one, 1)
@@ -124,23 +122,19 @@ func TestVoucherIsForgotten(t *testing.T) {
 		if left := f.keysLeft(); len(left) > 0 || !st.Forgotten || !f.store.cleared {
 			t.Errorf("%d buckets, %d keys before, left: %v; %+v", buckets, before, left, st)
 		}
-		if f.gate.known(f.store.voucher.ID) != nil {
-			t.Error("the gate remembers the voucher")
-		}
+		fail.Unequal(t, f.gate.known(f.store.voucher.ID), nil, "the gate remembers the voucher")
 		if err := f.buy(f.gate, 77, 777); !errors.Is(err, voucher.ErrEnded) || errors.Is(err, order.ErrUnavailable) {
 			t.Errorf("a late buyer was told %v", err)
 		}
-		wantErr(t, "an unknown order", errOf(f.gate.Lookup(t.Context(), 77, 777)), order.ErrNotFound)
-		wantErr(t, "Open", f.gate.Open(t.Context(), &f.store.voucher), voucher.ErrEnded)
+		fail.Unless(t, fail.Of(f.gate.Lookup(t.Context(), 77, 777)), order.ErrNotFound, "an unknown order")
+		fail.Unless(t, f.gate.Open(t.Context(), &f.store.voucher), voucher.ErrEnded, "Open")
 		a, err := f.gate.Audit(t.Context(), f.store.voucher.ID)
 		if want := (order.GateAudit{Stock: 80, Epoch: st.Epoch}); err != nil || a != want {
 			t.Errorf("audit %+v, %v; want %+v", a, err, want)
 		}
 		f.idle()
 		f.gate.Check(t.Context())
-		if f.gate.known(f.store.voucher.ID) != nil {
-			t.Error("the gate does not drop the voucher again")
-		}
+		fail.Unequal(t, f.gate.known(f.store.voucher.ID), nil, "the gate does not drop the voucher again")
 		if left := f.keysLeft(); len(left) > 0 {
 			t.Errorf("late requests brought back %v", left)
 		}
@@ -245,8 +239,8 @@ func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 		old := f.epochState().Epoch
 		f.moveEnd(time.Now().Add(time.Hour))
 		finish := f.run()
-		wantErr(t, "a second order", f.buy(f.gate, 3, 999), order.ErrAlreadyOrdered)
-		wantErr(t, "a new buyer", f.buy(f.gate, 500, 5000), nil)
+		fail.Unless(t, f.buy(f.gate, 3, 999), order.ErrAlreadyOrdered, "a second order")
+		fail.Unless(t, f.buy(f.gate, 500, 5000), nil, "a new buyer")
 		st := f.epochState()
 		if st.Forgotten || st.Epoch != old+3 || f.store.cleared {
 			t.Errorf("%+v, was %d", st, old)
@@ -259,7 +253,7 @@ func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 			}
 		}
 		fail.Unequal(t, f.client.HLen(t.Context(), f.keys.Users).Val(), before, "%d users, then", before)
-		wantErr(t, "a second order", f.buy(f.gate, 500, 5001), order.ErrAlreadyOrdered)
+		fail.Unless(t, f.buy(f.gate, 500, 5001), order.ErrAlreadyOrdered, "a second order")
 		finish()
 		f.balanced(f.gate, 21)
 	}
@@ -270,11 +264,11 @@ func TestEndIsMoved(t *testing.T) {
 	t.Parallel()
 	f := newForgetting(t, 2)
 	f.end()
-	wantErr(t, "after the end", f.buy(f.gate, 50, 500), voucher.ErrEnded)
+	fail.Unless(t, f.buy(f.gate, 50, 500), voucher.ErrEnded, "after the end")
 	f.store.mu.Lock()
 	f.store.voucher.EndAt = time.Now().Add(time.Hour) // in the database alone
 	f.store.mu.Unlock()
-	wantErr(t, "the end was moved", f.buy(f.gate, 50, 500), nil)
+	fail.Unless(t, f.buy(f.gate, 50, 500), nil, "the end was moved")
 	f.takeAll()
 	f.balanced(f.gate, 21)
 }

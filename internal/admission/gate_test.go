@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -30,12 +31,10 @@ func TestAnswers(t *testing.T) {
 			{"too many on their way", 3, 31, order.ErrOverloaded},
 			{"known without asking", 4, 41, order.ErrOverloaded},
 		} {
-			if err := s.buy(g, c.user, c.id); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v, want %v", c.name, err, c.want)
-			}
+			fail.Unless(t, s.buy(g, c.user, c.id), c.want, "%s", c.name)
 		}
 		waits := s.gate(func(c *Config) { c.Workers = workers{err: context.Canceled} })
-		wantErr(t, "what the workers say", waits.Await(t.Context(), order.Order{ID: 11}, time.Second), context.Canceled)
+		fail.Unless(t, waits.Await(t.Context(), order.Order{ID: 11}, time.Second), context.Canceled, "what the workers say")
 		s.takeAll()
 		until(t, "an order after the others were persisted", func() bool { // the refusal is cached for a moment
 			err := s.buy(g, 3, 31)
@@ -44,7 +43,7 @@ func TestAnswers(t *testing.T) {
 			}
 			return err == nil
 		})
-		wantErr(t, "after the last one", s.buy(g, 4, 41), voucher.ErrSoldOut)
+		fail.Unless(t, s.buy(g, 4, 41), voucher.ErrSoldOut, "after the last one")
 		// Stock of an order that could not be carried out comes back, to one buyer.
 		if n, err := s.take(t.Context(), true); n != 1 || err != nil {
 			t.Fatalf("%d, %v", n, err)
@@ -56,9 +55,7 @@ func TestAnswers(t *testing.T) {
 			}
 			return err == nil
 		})
-		if err := s.buy(s.gate(nil), 3, 32); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Errorf("the user whose order was rejected: %v, want sold out, as if there had been no order", err)
-		}
+		fail.Unless(t, s.buy(s.gate(nil), 3, 32), voucher.ErrSoldOut, "the user whose order was rejected")
 	})
 }
 
@@ -73,7 +70,7 @@ func TestCutConnections(t *testing.T) {
 		g := s.gate(func(c *Config) {
 			c.Client, c.AttemptTimeout, c.DecisionTimeout = through(t, link, server), 8*time.Millisecond, 8*time.Millisecond
 		})
-		must(t, g.Open(t.Context(), &s.store.voucher))
+		fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 		finish := s.run()
 		ctx, cancel := context.WithCancel(t.Context())
 		var cutting sync.WaitGroup

@@ -35,9 +35,9 @@ func TestRebalancingSkipsABucketThatHangs(t *testing.T) {
 		if took := time.Since(begun); took > b.config.AttemptTimeout/4+300*time.Millisecond {
 			t.Errorf("64 orders took %v", took)
 		}
-		wantErr(t, "while the stock of the bucket is unknown", b.buy(t.Context(), of(1, 70)), order.ErrUnavailable)
+		fail.Unless(t, b.buy(t.Context(), of(1, 70)), order.ErrUnavailable, "while the stock of the bucket is unknown")
 		b.unread = nil
-		wantErr(t, "when it answers again", b.buy(t.Context(), of(1, 70)), voucher.ErrSoldOut)
+		fail.Unless(t, b.buy(t.Context(), of(1, 70)), voucher.ErrSoldOut, "when it answers again")
 	})
 }
 
@@ -85,7 +85,7 @@ func TestCheckWhileANodeHangs(t *testing.T) {
 		node := &hangingNode{buckets: newLedger(c), answers: s.keys}
 		c.Store = sameForAll{sh}
 		g := newGate(c.WithDefaults(), node)
-		must(t, g.Open(t.Context(), &sh.voucher))
+		fail.NowIf(t, g.Open(t.Context(), &sh.voucher))
 		for n := range int64(100) {
 			hanging := sh.voucher
 			hanging.ID += n + 1
@@ -107,9 +107,7 @@ func TestCheckWhileANodeHangs(t *testing.T) {
 		if node.most > checksAtOnce {
 			t.Errorf("%d at once", node.most)
 		}
-		if n := len(g.all()); n != 101 {
-			t.Errorf("the gate knows %d vouchers, want 101", n)
-		}
+		fail.Unequal(t, len(g.all()), 101, "vouchers that the gate knows")
 		_ = g.Close()
 	})
 }

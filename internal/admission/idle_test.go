@@ -37,11 +37,11 @@ func TestIdleVouchersAreCheckedInTurns(t *testing.T) {
 			c.Store = sameForAll{s.store}
 			states := &countingStates{buckets: newLedger(c), keys: s.keys}
 			g := newGate(c.WithDefaults(), states)
-			must(t, g.Open(t.Context(), &s.store.voucher))
+			fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 			for n := range vouchers - 1 {
 				other := s.store.voucher
 				other.ID += n + 1
-				must(t, g.Open(t.Context(), &other))
+				fail.NowIf(t, g.Open(t.Context(), &other))
 			}
 			states.reads.Store(0)
 			g.Check(t.Context())
@@ -95,7 +95,7 @@ func TestGateWakesTheWorkers(t *testing.T) {
 		g := s.gate(func(c *Config) { c.Workers = w })
 		simulate.Sleep(time.Second)
 		for n := range int64(100) { // in ten seconds
-			wantErr(t, "an order", g.Admit(t.Context(), &s.store.voucher, order.Order{ID: n + 1, UserID: n + 1, VoucherID: s.store.voucher.ID}), nil)
+			fail.Unless(t, g.Admit(t.Context(), &s.store.voucher, order.Order{ID: n + 1, UserID: n + 1, VoucherID: s.store.voucher.ID}), nil, "an order")
 			simulate.Sleep(100 * time.Millisecond)
 		}
 		if len(w.woken) != 10 || w.left[0] != 0 {

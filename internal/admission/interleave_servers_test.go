@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -189,15 +190,15 @@ func (s *shop) settleDown(v *voucher.Voucher) {
 	// gate finds that out.
 	testkit.Until(s.t, "the voucher is open, and no order is pending", func() bool {
 		s.gate.Check(s.t.Context())
-		must(s.t, s.gate.Open(s.t.Context(), v))
+		fail.NowIf(s.t, s.gate.Open(s.t.Context(), v))
 		st, err := s.db.AdmissionStore().EpochState(s.t.Context(), v.ID)
-		must(s.t, err)
+		fail.NowIf(s.t, err)
 		a, err := s.gate.Audit(s.t.Context(), v.ID)
 		return err == nil && a.Epoch == st.Epoch && a.Pending == 0
 	})
 	s.returned()
 	s.decided(v)
-	must(s.t, s.refundAll(s.t.Context()))
+	fail.NowIf(s.t, s.refundAll(s.t.Context()))
 }
 
 // decided waits until all late money is decided, and no order is pending.
@@ -206,7 +207,7 @@ func (s *shop) decided(v *voucher.Voucher) {
 	testkit.Until(s.t, "all late money is decided", func() bool {
 		failed := s.late.Round(s.t.Context())
 		left, err := s.db.AdmissionStore().LateMoney(s.t.Context(), "", 10)
-		must(s.t, err)
+		fail.NowIf(s.t, err)
 		a, err := s.gate.Audit(s.t.Context(), v.ID)
 		return failed == nil && len(left) == 0 && err == nil && a.Pending == 0
 	})
@@ -239,9 +240,9 @@ func (s *shop) accounts(received *money, placed *orders) {
 	}
 	for _, id := range placed.ids {
 		o, err := s.db.Orders().Order(t.Context(), id)
-		must(t, err)
+		fail.NowIf(t, err)
 		d, err := s.lifecycle.Details(t.Context(), o)
-		must(t, err)
+		fail.NowIf(t, err)
 		wasPaid := o.Status == order.Paid || o.Status == order.Refunding || o.Status == order.Refunded
 		if bought[id] > 1 || wasPaid != (bought[id] == 1) {
 			t.Errorf("order %d is %s, and %d payments have paid for it", id, o.Status, bought[id])

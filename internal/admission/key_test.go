@@ -41,8 +41,8 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 		first, second := s.gate(nil), s.gate(nil)
 		s.wantOrder(first, 1, 11, 77, 11)
 		s.wantOrder(second, 1, 12, 77, 11)
-		wantErr(t, "another key", errOf(s.buyUnder(second, 1, 13, 78)), order.ErrAlreadyOrdered)
-		wantErr(t, "no key", s.buy(second, 1, 14), order.ErrAlreadyOrdered)
+		fail.Unless(t, fail.Of(s.buyUnder(second, 1, 13, 78)), order.ErrAlreadyOrdered, "another key")
+		fail.Unless(t, s.buy(second, 1, 14), order.ErrAlreadyOrdered, "no key")
 		s.wantOrder(second, 1, 11, 77, 11) // with the id, too
 
 		s.takeAll()
@@ -51,17 +51,15 @@ func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 		if err != nil || o.ID != 11 || o.Key != 77 || o.VoucherID != s.store.voucher.ID || o.Status != order.Pending {
 			t.Errorf("OrderOf = %+v, %v", o, err)
 		}
-		if o, err := second.OrderOf(t.Context(), &s.store.voucher, 2); !errors.Is(err, order.ErrNotFound) {
-			t.Errorf("OrderOf a user without one = %+v, %v", o, err)
-		}
+		fail.Unless(t, fail.Of(second.OrderOf(t.Context(), &s.store.voucher, 2)), order.ErrNotFound, "OrderOf a user without one")
 
 		s.wantOrder(first, 2, 21, 0, 21)
-		wantErr(t, "the same key of another user, after the last unit", errOf(s.buyUnder(first, 3, 31, 77)), voucher.ErrSoldOut)
+		fail.Unless(t, fail.Of(s.buyUnder(first, 3, 31, 77)), voucher.ErrSoldOut, "the same key of another user, after the last unit")
 		// Memory refuses without asking Redis: the caller looks for the order itself.
-		wantErr(t, "from memory", errOf(s.buyUnder(first, 1, 16, 77)), voucher.ErrSoldOut)
+		fail.Unless(t, fail.Of(s.buyUnder(first, 1, 16, 77)), voucher.ErrSoldOut, "from memory")
 		s.takeAll()
 
-		must(t, s.client.FlushAll(t.Context()).Err())
+		fail.NowIf(t, s.client.FlushAll(t.Context()).Err())
 		third := s.gate(nil)
 		until(t, "the voucher to be opened again", func() bool {
 			_, err := s.buyUnder(third, 3, 32, 5)
@@ -134,7 +132,7 @@ func TestSameKeyAfterALostReply(t *testing.T) {
 		})
 		s.wantOrder(blind, 1, 11, 1, 11)
 		link.LoseReply(1, simulate.Silence, link.Cut)
-		wantErr(t, "without a reply", errOf(s.buyUnder(blind, 2, 21, 2)), order.ErrUnavailable)
+		fail.Unless(t, fail.Of(s.buyUnder(blind, 2, 21, 2)), order.ErrUnavailable, "without a reply")
 		s.wantOrder(s.gate(nil), 2, 22, 2, 21)
 	})
 }

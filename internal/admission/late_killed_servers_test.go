@@ -20,6 +20,7 @@ import (
 	"seckill/internal/payment"
 	"seckill/internal/payment/sandbox"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -42,16 +43,14 @@ func newLateSale(t *testing.T, where testkit.Database, stock int64, buckets int)
 	s.provider, err = sandbox.Open(t.Context(), sandbox.Config{
 		Addr: "127.0.0.1:0", APIKey: childKey, Secrets: []string{childSecret}, Log: slog.New(slog.DiscardHandler),
 	})
-	must(t, err)
+	fail.NowIf(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- s.provider.Run(t.Context()) }() // which ends before the cleanups
 	t.Cleanup(func() {
-		if err := <-ended; err != nil {
-			t.Errorf("the provider ended with %v", err)
-		}
+		fail.If(t, <-ended, "the end of the provider")
 	})
 	s.api, err = payment.NewClient(payment.ClientConfig{URL: s.provider.URL(), Key: childKey})
-	must(t, err)
+	fail.NowIf(t, err)
 	t.Cleanup(s.api.Close)
 	return s
 }
@@ -83,9 +82,9 @@ func (s *lateSale) pay(id int64) {
 	p, err := s.api.Create(s.t.Context(), order.PaymentKey(id), payment.CreatePayment{
 		Reference: fmt.Sprint(id), AmountCents: cents, Currency: "EUR", ExpiresAt: time.Now().Add(time.Hour),
 	})
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	resp, err := http.PostForm(p.PayURL, url.Values{"decision": {"pay"}})
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	_ = resp.Body.Close()
 }
 
@@ -99,19 +98,19 @@ type book struct {
 func (s *lateSale) books() map[int64]book {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.provider.URL()+"/v1/payments", nil)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	req.Header.Set("Authorization", "Bearer "+childKey)
 	resp, err := http.DefaultClient.Do(req)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	var page struct{ Payments []book }
-	must(s.t, json.Unmarshal(text, &page))
+	fail.NowIf(s.t, json.Unmarshal(text, &page))
 	all := map[int64]book{}
 	for _, b := range page.Payments {
 		id, err := strconv.ParseInt(b.Reference, 10, 64)
-		must(s.t, err)
+		fail.NowIf(s.t, err)
 		all[id] = b
 	}
 	return all
@@ -121,7 +120,7 @@ func (s *lateSale) books() map[int64]book {
 func (s *lateSale) received(id int64) *order.PaymentRecord {
 	s.t.Helper()
 	d, err := s.lifecycle.Details(s.t.Context(), order.Order{ID: id, VoucherID: s.v.ID})
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	switch len(d.Payments) {
 	case 0:
 		return nil
@@ -148,9 +147,9 @@ func (s *lateSale) atRest(id int64) bool {
 func (s *lateSale) finished(id int64, outcome order.Outcome) {
 	s.t.Helper()
 	o, err := s.db.Orders().Order(s.t.Context(), id)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	d, err := s.lifecycle.Details(s.t.Context(), o)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	at := s.books()[id]
 	want, refunds := order.Cancelled, 1
 	if outcome.Bought() {
@@ -191,7 +190,7 @@ type leftBehind struct {
 func (s *lateSale) leftBehind(id, user int64) (l leftBehind) {
 	s.t.Helper()
 	o, err := s.db.Orders().Order(s.t.Context(), id)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	got := s.received(id)
 	if got == nil {
 		s.t.Fatal("the money is not recorded")
@@ -290,18 +289,18 @@ func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 func (s *lateSale) reopen() {
 	s.t.Helper()
 	closed, err := s.db.AdmissionStore().Close(s.t.Context(), s.v.ID)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	_, err = s.db.AdmissionStore().Open(s.t.Context(), s.v.ID, closed.Epoch)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 }
 
 // refundAnyway decides as a process would that has paused since Redis had no voucher.
 func (s *lateSale) refundAnyway() {
 	s.t.Helper()
 	all, err := s.db.AdmissionStore().LateMoney(s.t.Context(), "", 10)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	for _, m := range all {
-		must(s.t, s.db.AdmissionStore().RefundLate(s.t.Context(), m, order.RefundNoStock))
+		fail.NowIf(s.t, s.db.AdmissionStore().RefundLate(s.t.Context(), m, order.RefundNoStock))
 	}
 }
 
@@ -318,7 +317,5 @@ func (s *lateSale) sellOut() { s.mustPlace(9) }
 // end stops a child.
 func (s *lateSale) end(p *testkit.Process) {
 	s.t.Helper()
-	if err := p.Stop(); err != nil {
-		s.t.Errorf("%v:\n%s", err, p.Output())
-	}
+	fail.If(s.t, p.Stop(), "the child said\n%s", p.Output())
 }

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -36,9 +37,9 @@ func (s *shop) money(id int64) {
 func (s *shop) wants(id int64, state order.Status, outcome order.Outcome) {
 	s.t.Helper()
 	o, err := s.db.Orders().Order(s.t.Context(), id)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	d, err := s.lifecycle.Details(s.t.Context(), o)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	if o.Status != state || len(d.Payments) != 1 || d.Payments[0].Outcome != outcome || d.Payments[0].RefundDue != outcome.Refund() {
 		s.t.Errorf("order %d is %s with %+v, want %s and %s", id, o.Status, d.Payments, state, outcome)
 	}
@@ -56,7 +57,7 @@ func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 			s.money(first)
 			s.decided(v)
 			s.wants(first, order.Paid, order.SettledLate)
-			wantErr(t, "a second order", errOf(s.place(t.Context(), v, 1)), order.ErrAlreadyOrdered)
+			fail.Unless(t, fail.Of(s.place(t.Context(), v, 1)), order.ErrAlreadyOrdered, "a second order")
 			again := s.bought(v, 2)
 			s.money(second)
 			s.money(third)
@@ -65,10 +66,10 @@ func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 			s.wants(third, order.Cancelled, order.RefundNoStock)
 			s.balanced(v)
 
-			must(t, errOf(s.lifecycle.BeginRefund(t.Context(), first)))
+			fail.NowIf(t, fail.Of(s.lifecycle.BeginRefund(t.Context(), first)))
 			s.returned()
 			s.balanced(v)
-			wantErr(t, "after the refund", errOf(s.place(t.Context(), v, 1)), nil)
+			fail.Unless(t, fail.Of(s.place(t.Context(), v, 1)), nil, "after the refund")
 			s.cancel(again)
 			s.returned()
 			if a := s.balanced(v); a.Orders != 1 || a.Gate.Stock != 1 {
@@ -87,10 +88,10 @@ func TestLateMoneyWaitsForTheFirstVoucher(t *testing.T) {
 	id := s.bought(v, 7)
 	s.cancel(id)
 	s.money(id)
-	must(t, s.late.Round(t.Context()))
+	fail.NowIf(t, s.late.Round(t.Context()))
 	s.wants(id, order.Cancelled, order.LateUndecided)
 	due, _, err := s.db.AdmissionStore().Returns(t.Context(), contract.Return{}, 10)
-	must(t, err)
+	fail.NowIf(t, err)
 	s.returned()
 	s.decided(v)
 	s.wants(id, order.Paid, order.SettledLate)
@@ -98,9 +99,7 @@ func TestLateMoneyWaitsForTheFirstVoucher(t *testing.T) {
 	if got, err := server.Return(t.Context(), keys, due[0]); err != nil || got.Amount != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if held, want := s.client.HGet(t.Context(), keys.Users, "7").Val(), ledger.ReservedLate(id, 0); held != want {
-		t.Errorf("user 7 holds %q, want %q", held, want)
-	}
+	fail.Unequal(t, s.client.HGet(t.Context(), keys.Users, "7").Val(), ledger.ReservedLate(id, 0), "user 7 holds")
 	s.balanced(v)
 }
 
@@ -134,18 +133,18 @@ func TestLateMoneyWhateverStops(t *testing.T) {
 			}
 		}, paid},
 		"Redis loses everything": {func(s *stop) { s.loseAll() }, paid},
-		"the entry is lost":      {func(s *stop) { must(s.t, s.client.Del(s.t.Context(), s.keys.Orders).Err()) }, paid},
+		"the entry is lost":      {func(s *stop) { fail.NowIf(s.t, s.client.Del(s.t.Context(), s.keys.Orders).Err()) }, paid},
 		"the voucher is closed": {func(s *stop) {
 			_, err := s.db.AdmissionStore().Close(s.t.Context(), s.v.ID)
-			must(s.t, err)
+			fail.NowIf(s.t, err)
 		}, paid},
 		"another process refunds": {func(s *stop) {
 			all, err := s.db.AdmissionStore().LateMoney(s.t.Context(), "", 10)
-			must(s.t, err)
-			must(s.t, s.db.AdmissionStore().RefundLate(s.t.Context(), all[0], refunded))
+			fail.NowIf(s.t, err)
+			fail.NowIf(s.t, s.db.AdmissionStore().RefundLate(s.t.Context(), all[0], refunded))
 		}, refunded},
 		"the sale ends": {func(s *stop) {
-			must(s.t, s.client.HSet(s.t.Context(), s.keys.Meta, ledger.FieldEnd, 1).Err())
+			fail.NowIf(s.t, s.client.HSet(s.t.Context(), s.keys.Meta, ledger.FieldEnd, 1).Err())
 		}, paid},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +170,7 @@ func TestLateMoneyWhateverStops(t *testing.T) {
 				_ = next.gate.Open(t.Context(), s.v)
 				_ = next.late.Round(t.Context())
 				left, err := next.db.AdmissionStore().LateMoney(t.Context(), "", 10)
-				must(t, err)
+				fail.NowIf(t, err)
 				a, err := next.gate.Audit(t.Context(), s.v.ID)
 				return len(left) == 0 && err == nil && a.Pending == 0
 			})
@@ -198,22 +197,22 @@ func TestLateMoneyAfterTheSale(t *testing.T) {
 		s.gate.Check(t.Context())
 		_ = s.late.Round(t.Context())
 		left, err := s.db.AdmissionStore().LateMoney(t.Context(), "", 10)
-		must(t, err)
+		fail.NowIf(t, err)
 		return len(left) == 0
 	})
 	s.wants(first, order.Paid, order.SettledLate)
 
 	store := s.db.AdmissionStore()
 	st, err := store.Close(t.Context(), v.ID)
-	must(t, err)
-	must(t, store.Forget(t.Context(), v.ID, st.Epoch, time.Now()))
+	fail.NowIf(t, err)
+	fail.NowIf(t, store.Forget(t.Context(), v.ID, st.Epoch, time.Now()))
 	s.loseAll()
 	for _, id := range []int64{second, third} {
 		s.money(id)
 		testkit.Until(t, "the money is decided", func() bool {
 			_ = s.late.Round(t.Context())
 			left, err := store.LateMoney(t.Context(), "", 10)
-			must(t, err)
+			fail.NowIf(t, err)
 			return len(left) == 0
 		})
 	}
@@ -249,7 +248,7 @@ func (s *shop) ended(v *voucher.Voucher, ago time.Duration) {
 func (s *shop) exec(statement string, args ...any) {
 	s.t.Helper()
 	_, err := s.db.Pools()["writers"].ExecContext(s.t.Context(), statement, args...)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 }
 
 // Hours after a sale an order is still found that the database has not taken: it refuses writes for a reason of its
@@ -260,7 +259,7 @@ func TestPendingOrderLongAfterTheSale(t *testing.T) {
 	v := s.create(admittedVoucher, 2, 2)
 	s.stopWorkers()
 	o := order.Order{ID: 7, VoucherID: v.ID, UserID: 1}
-	must(t, s.gate.Admit(t.Context(), v, o))
+	fail.NowIf(t, s.gate.Admit(t.Context(), v, o))
 	s.exec("CREATE TRIGGER full BEFORE INSERT ON orders BEGIN SELECT RAISE(ABORT, 'no space left'); END")
 	s.ended(v, 3*time.Hour)
 	s.start()

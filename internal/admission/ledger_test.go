@@ -193,7 +193,7 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 	s.split(2)
 	g := s.gate(nil)
 	for _, user := range usersOf(15, 2, func(b int) bool { return b == 1 }) {
-		must(t, s.buy(g, user, 100+user))
+		fail.NowIf(t, s.buy(g, user, 100+user))
 	}
 	s.takeAll()
 	g.Check(t.Context())
@@ -205,9 +205,9 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 	if seq == "0" {
 		t.Fatal("nothing was given")
 	}
-	must(t, s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldTo+"1", 0, ledger.FieldStock, 10).Err())
+	fail.NowIf(t, s.client.HSet(t.Context(), s.keys.Meta, ledger.FieldTo+"1", 0, ledger.FieldStock, 10).Err())
 	g.Check(t.Context())
-	must(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 	fail.Unequal(t, s.store.epochState.Epoch, 4, "epoch")
 	s.balanced(g, 15)
 }

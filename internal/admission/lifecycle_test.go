@@ -56,7 +56,7 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 		t.Errorf("epoch %d, %d rejected", s.store.epochState.Epoch, len(s.store.rejected))
 	}
 	last := s.gate(nil)
-	must(t, last.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, last.Open(t.Context(), &s.store.voucher))
 	s.balanced(last, 300)
 }
 
@@ -78,10 +78,10 @@ func TestLateOpenerChangesNothing(t *testing.T) {
 	opened := make(chan error, 1)
 	go func() { opened <- slow.Open(context.Background(), &s.store.voucher) }()
 	<-stopped
-	must(t, s.buy(quick, 1, 11))
+	fail.NowIf(t, s.buy(quick, 1, 11))
 	close(goOn)
 	fail.If(t, <-opened)
-	wantErr(t, "the late opener wrote over what there was", s.buy(slow, 1, 12), order.ErrAlreadyOrdered)
+	fail.Unless(t, s.buy(slow, 1, 12), order.ErrAlreadyOrdered, "the late opener wrote over what there was")
 	s.takeAll()
 	s.balanced(slow, 1)
 }
@@ -89,14 +89,14 @@ func TestLateOpenerChangesNothing(t *testing.T) {
 func TestOpeningWaitsForPendingOrders(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
-	must(t, s.buy(s.gate(nil), 1, 11))
-	must(t, s.client.Del(t.Context(), s.keys.Meta).Err())
+	fail.NowIf(t, s.buy(s.gate(nil), 1, 11))
+	fail.NowIf(t, s.client.Del(t.Context(), s.keys.Meta).Err())
 	g := s.gate(func(c *Config) { c.OpenWait = 50 * time.Millisecond })
-	wantErr(t, "with an order on its way", s.buy(g, 2, 22), order.ErrUnavailable)
-	wantErr(t, "Audit while closed", errOf(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable)
+	fail.Unless(t, s.buy(g, 2, 22), order.ErrUnavailable, "with an order on its way")
+	fail.Unless(t, fail.Of(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable, "Audit while closed")
 	s.takeAll()
-	must(t, g.Open(t.Context(), &s.store.voucher))
-	wantErr(t, "the user who was drained", s.buy(g, 1, 12), order.ErrAlreadyOrdered)
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
+	fail.Unless(t, s.buy(g, 1, 12), order.ErrAlreadyOrdered, "the user who was drained")
 	s.balanced(g, 1)
 }
 
@@ -124,10 +124,10 @@ func TestOpeningFails(t *testing.T) {
 		t.Errorf("without a database: %v", err)
 	}
 	s.store.fail(nil)
-	wantErr(t, "with it", g.Open(t.Context(), &s.store.voucher), nil)
+	fail.Unless(t, g.Open(t.Context(), &s.store.voucher), nil, "with it")
 	missing := s.store.voucher
 	missing.ID = 5
-	wantErr(t, "a voucher that is not there", g.Open(t.Context(), &missing), voucher.ErrNotFound)
+	fail.Unless(t, g.Open(t.Context(), &missing), voucher.ErrNotFound, "a voucher that is not there")
 }
 
 func TestCheckDropsVouchersWhoseSaleIsOver(t *testing.T) {

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, err := NewLimiter(10, 3, 1000)
-		must(t, err)
+		fail.NowIf(t, err)
 		for n := range 3 {
 			if _, ok := l.Allow(1); !ok {
 				t.Fatalf("request %d of a burst of 3 was refused", n+1)
@@ -38,16 +39,14 @@ func TestLimiter(t *testing.T) {
 				allowed++
 			}
 		}
-		if allowed != 102 {
-			t.Errorf("%d in 10 s, want 3 at once and 10 a second: 102", allowed)
-		}
+		fail.Unequal(t, allowed, 102, "allowed in 10 s, 3 at once and 10 a second")
 	})
 }
 
 func TestLimiterIsBounded(t *testing.T) {
 	t.Parallel()
 	l, err := NewLimiter(0.001, 1, 6400)
-	must(t, err)
+	fail.NowIf(t, err)
 	kept := func() (n int) {
 		for i := range l.shards {
 			n += len(l.shards[i].due)

@@ -46,10 +46,10 @@ func TestLookupsOpenAClosedVoucher(t *testing.T) {
 					crowd(t, s, []*Gate{s.gate(nil)}, usersOf(10, 1, anyBucket))
 					s.takeAll()
 					for _, keys := range s.buckets() {
-						must(t, s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err())
+						fail.NowIf(t, s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err())
 					}
 					if crashed {
-						must(t, errOf(s.store.Close(t.Context(), s.store.voucher.ID)))
+						fail.NowIf(t, fail.Of(s.store.Close(t.Context(), s.store.voucher.ID)))
 					}
 					fresh := s.gate(nil)
 					until(t, fmt.Sprintf("%s opens %d buckets, crashed %v", name, buckets, crashed), func() bool {
@@ -77,25 +77,23 @@ func TestLookupsDoNotWaitForAStuckVoucher(t *testing.T) {
 			if err := s.buy(s.gate(nil), buyer, id); err != nil { // and nobody writes it
 				t.Fatal(err)
 			}
-			must(t, errOf(s.store.Close(t.Context(), s.store.voucher.ID)))
+			fail.NowIf(t, fail.Of(s.store.Close(t.Context(), s.store.voucher.ID)))
 			g := s.gate(nil)
 			g.openClosed(s.store.voucher.ID)
 			until(t, "every bucket is closed", func() bool {
 				v := g.known(s.store.voucher.ID)
 				return v != nil && !slices.ContainsFunc(v.states(t.Context()), func(st ledger.State) bool { return st.Epoch != 3 })
 			})
-			if _, err := g.OrdersOf(t.Context(), stranger); !errors.Is(err, order.ErrUnavailable) {
-				t.Errorf("while the voucher is being opened: %v, want %v", err, order.ErrUnavailable)
-			}
+			fail.Unless(t, fail.Of(g.OrdersOf(t.Context(), stranger)), order.ErrUnavailable, "while the voucher is being opened")
 			simulate.Sleep(stuckAfter)
 			if all, err := g.OrdersOf(t.Context(), stranger); err != nil || len(all) != 0 {
 				t.Errorf("a user without an order: %v, %v", all, err)
 			}
-			wantErr(t, "an order that there is not", errOf(g.Lookup(t.Context(), stranger, 77)), order.ErrNotFound)
+			fail.Unless(t, fail.Of(g.Lookup(t.Context(), stranger, 77)), order.ErrNotFound, "an order that there is not")
 			if all, err := g.OrdersOf(t.Context(), buyer); err != nil || len(all) != 1 || all[0].ID != id {
 				t.Errorf("the user whose order waits: %v, %v", all, err)
 			}
-			wantErr(t, "a new order", s.buy(s.gate(func(c *Config) { c.OpenWait = time.Millisecond }), 2, 502), order.ErrUnavailable)
+			fail.Unless(t, s.buy(s.gate(func(c *Config) { c.OpenWait = time.Millisecond }), 2, 502), order.ErrUnavailable, "a new order")
 			s.takeAll()
 			until(t, "the voucher is open", func() bool { return s.buy(g, 3, 503) == nil })
 			s.takeAll()
@@ -124,7 +122,7 @@ func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
 			t.Fatalf("%d vouchers after %d scans, want %d", len(opened), scans, want)
 		}
 		for a, err := range taken.answers(t.Context()) {
-			must(t, err)
+			fail.NowIf(t, err)
 			fail.Unless(t, a.missing(1), order.ErrUnavailable, "closed vouchers are not unknown")
 		}
 	}

@@ -30,7 +30,7 @@ func TestLookupsShareTheirCommands(t *testing.T) {
 			})
 			lists := &changingList{store: s.store}
 			g := s.gate(func(c *Config) { c.Store = lists })
-			must(t, s.buy(g, 1, 11))
+			fail.NowIf(t, s.buy(g, 1, 11))
 			for _, vouchers := range []int{10, 100} {
 				for n := len(s.store.others) + 1; n < vouchers; n++ {
 					v := otherVoucher{id: s.store.voucher.ID + int64(n), buckets: 1, epoch: 2}
@@ -92,7 +92,7 @@ func TestLookupsFindWhatWasAccepted(t *testing.T) {
 				for range buyers {
 					buying.Go(func() {
 						for u := user.Add(1); u <= orders; u = user.Add(1) {
-							wantErr(t, "a buyer", s.buy(here, u, 1000+u), nil)
+							fail.Unless(t, s.buy(here, u, 1000+u), nil, "a buyer")
 							if s.mustBeFound(there, u, 1000+u) {
 								persisted.Add(1)
 							}

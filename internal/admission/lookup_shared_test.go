@@ -43,7 +43,7 @@ func (s *fixture) add(vouchers ...otherVoucher) {
 			line.XAdd(s.t.Context(), &redis.XAddArgs{Stream: keys.Orders, Values: []any{ledger.EntryOrder, id, ledger.EntryUser, user}})
 		}
 	}
-	must(s.t, errOf(line.Exec(s.t.Context())))
+	fail.NowIf(s.t, fail.Of(line.Exec(s.t.Context())))
 }
 
 func (s *fixture) bucketOf(voucher int64, bucket int) ledger.Keys {
@@ -150,9 +150,7 @@ func TestSharedScanShowsEachUserTheirOwn(t *testing.T) {
 		})
 		asking.Go(func() {
 			for _, id := range own[1+user%users] { // the next user's
-				if o, err := g.Lookup(t.Context(), user, id); !errors.Is(err, order.ErrNotFound) {
-					t.Errorf("user %d is shown %+v, %v", user, o, err)
-				}
+				fail.Unless(t, fail.Of(g.Lookup(t.Context(), user, id)), order.ErrNotFound, "user %d asks for another user's order", user)
 			}
 		})
 		asking.Go(func() {
@@ -166,7 +164,7 @@ func TestSharedScanShowsEachUserTheirOwn(t *testing.T) {
 			asking.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 				defer cancel()
-				wantErr(t, "a caller who leaves", errOf(g.OrdersOf(ctx, user)), context.DeadlineExceeded)
+				fail.Unless(t, fail.Of(g.OrdersOf(ctx, user)), context.DeadlineExceeded, "a caller who leaves")
 			})
 		}
 	}
@@ -255,16 +253,12 @@ func TestBucketThatSaysTooLittle(t *testing.T) {
 				if n == damaged {
 					buyer, other = tc.buyer, tc.other
 				}
-				if o, err := gate().Lookup(t.Context(), buyers[n], 1000+buyers[n]); !errors.Is(err, buyer) {
-					t.Errorf("bucket %d, its buyer: %+v, %v; want %v", n, o, err, buyer)
-				}
+				fail.Unless(t, fail.Of(gate().Lookup(t.Context(), buyers[n], 1000+buyers[n])), buyer, "bucket %d, its buyer", n)
 				// What is known of a bucket's user does not depend on what is unknown of others.
 				if all, err := gate().OrdersOf(t.Context(), buyers[n]); buyer == nil && (err != nil || len(all) != 1) {
 					t.Errorf("bucket %d, its buyer's list: %v, %v", n, all, err)
 				}
-				if o, err := gate().Lookup(t.Context(), others[n], 77); !errors.Is(err, other) {
-					t.Errorf("bucket %d, another user: %+v, %v; want %v", n, o, err, other)
-				}
+				fail.Unless(t, fail.Of(gate().Lookup(t.Context(), others[n], 77)), other, "bucket %d, another user", n)
 				all, err := gate().OrdersOf(t.Context(), others[n])
 				if unknown := errors.Is(other, order.ErrUnavailable); unknown != errors.Is(err, order.ErrUnavailable) || len(all) != 0 {
 					t.Errorf("bucket %d, another user's list: %v, %v; want %v", n, all, err, other)
@@ -302,9 +296,7 @@ func TestLookupWhileTheVoucherIsMissing(t *testing.T) {
 			t.Errorf("user %d: %+v, %v", user, all, err)
 		}
 	}
-	if o, err := g.Lookup(t.Context(), 4, 1004); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("a user without an order: %+v, %v", o, err)
-	}
+	fail.Unless(t, fail.Of(g.Lookup(t.Context(), 4, 1004)), order.ErrNotFound, "a user without an order")
 }
 
 // changingList is a database in which the other vouchers change once the list was read.

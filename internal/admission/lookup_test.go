@@ -18,11 +18,11 @@ func TestLookup(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	mine, other := s.gate(nil), s.gate(nil)
 	id := s.store.voucher.ID
-	wantErr(t, "before the voucher was opened", errOf(other.Lookup(t.Context(), 1, 11)), order.ErrNotFound)
+	fail.Unless(t, fail.Of(other.Lookup(t.Context(), 1, 11)), order.ErrNotFound, "before the voucher was opened")
 	if a, err := other.Audit(t.Context(), id); err != nil || a != (order.GateAudit{Stock: 10, Epoch: 1}) {
 		t.Errorf("Audit before the voucher was opened: %+v, %v", a, err)
 	}
-	must(t, s.buy(mine, 1, 11))
+	fail.NowIf(t, s.buy(mine, 1, 11))
 	want := order.Order{ID: 11, VoucherID: id, UserID: 1, Status: order.Pending}
 	if o, err := other.Lookup(t.Context(), 1, 11); err != nil || o != want {
 		t.Errorf("Lookup = %+v, %v", o, err)
@@ -37,14 +37,14 @@ func TestLookup(t *testing.T) {
 		t.Errorf("Audit = %+v, %v", a, err)
 	}
 	// A rejected order is not found any more.
-	must(t, errOf(s.take(t.Context(), true)))
-	wantErr(t, "a rejected order", errOf(other.Lookup(t.Context(), 1, 11)), order.ErrNotFound)
+	fail.NowIf(t, fail.Of(s.take(t.Context(), true)))
+	fail.Unless(t, fail.Of(other.Lookup(t.Context(), 1, 11)), order.ErrNotFound, "a rejected order")
 	// Once Redis was emptied, it is unknown who had an order. The look-up would have the voucher opened
 	// (TestLookupsOpenAClosedVoucher), and the audit might come after that.
 	other.lookups.open = func(int64) bool { return false }
-	must(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
-	wantErr(t, "while Redis knows nothing", errOf(other.Lookup(t.Context(), 1, 11)), order.ErrUnavailable)
-	wantErr(t, "Audit while Redis knows nothing", errOf(other.Audit(t.Context(), id)), order.ErrUnavailable)
+	fail.NowIf(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
+	fail.Unless(t, fail.Of(other.Lookup(t.Context(), 1, 11)), order.ErrUnavailable, "while Redis knows nothing")
+	fail.Unless(t, fail.Of(other.Audit(t.Context(), id)), order.ErrUnavailable, "Audit while Redis knows nothing")
 }
 
 func TestLookupWithoutServers(t *testing.T) {
@@ -52,17 +52,17 @@ func TestLookupWithoutServers(t *testing.T) {
 	inBubble(t, 10, func(t *testing.T, s *fixture, server *simulate.Redis) {
 		link := simulate.NewLink()
 		g := s.gate(func(c *Config) { c.Client = through(t, link, server) })
-		must(t, s.buy(g, 1, 11))
+		fail.NowIf(t, s.buy(g, 1, 11))
 		link.Cut()
-		wantErr(t, "without Redis", errOf(g.Lookup(t.Context(), 1, 11)), order.ErrUnavailable)
-		wantErr(t, "Audit without Redis", errOf(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable)
+		fail.Unless(t, fail.Of(g.Lookup(t.Context(), 1, 11)), order.ErrUnavailable, "without Redis")
+		fail.Unless(t, fail.Of(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable, "Audit without Redis")
 		s.store.fail(errors.Join(order.ErrUnavailable, io.EOF))
-		wantErr(t, "without a database", errOf(s.gate(nil).Lookup(t.Context(), 1, 11)), order.ErrUnavailable)
+		fail.Unless(t, fail.Of(s.gate(nil).Lookup(t.Context(), 1, 11)), order.ErrUnavailable, "without a database")
 		s.store.fail(nil)
 		ended, end := context.WithCancel(t.Context())
 		end()
-		wantErr(t, "after the context ended", errOf(g.Lookup(ended, 1, 11)), context.Canceled)
-		wantErr(t, "Admit after the context ended", g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}), context.Canceled)
+		fail.Unless(t, fail.Of(g.Lookup(ended, 1, 11)), context.Canceled, "after the context ended")
+		fail.Unless(t, g.Admit(ended, &s.store.voucher, order.Order{ID: 1, UserID: 1}), context.Canceled, "Admit after the context ended")
 	})
 }
 
@@ -76,6 +76,6 @@ func TestLookupOfANewVoucher(t *testing.T) {
 		t.Fatal(o, err)
 	}
 	s.store.voucher.EndAt = time.Now().Add(time.Hour)
-	must(t, s.buy(s.gate(nil), 1, 11))
+	fail.NowIf(t, s.buy(s.gate(nil), 1, 11))
 	fail.If(t, fail.Of(g.Lookup(t.Context(), 1, 11)))
 }

@@ -9,6 +9,7 @@ import (
 
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // trackingFixture has vouchers beside its own, on a Redis of its own.
@@ -21,7 +22,7 @@ func trackingFixture(t *testing.T, vouchers int) (s *fixture, commands func() in
 	s.add(all...)
 	return s, func() int {
 		n, err := strconv.Atoi(s.client.InfoMap(t.Context(), "stats").Item("Stats", "total_commands_processed"))
-		must(t, err)
+		fail.NowIf(t, err)
 		return n
 	}
 }
@@ -35,12 +36,12 @@ func TestLookupsReadOnlyWhatHasChanged(t *testing.T) {
 			t.Parallel()
 			s, commands := trackingFixture(t, vouchers)
 			g := s.gate(nil)
-			must(t, s.buy(g, 1, 11))
+			fail.NowIf(t, s.buy(g, 1, 11))
 			s.takeAll()
-			wantErr(t, "an unknown order", errOf(g.Lookup(t.Context(), 999, 999)), order.ErrNotFound) // reads all of them
+			fail.Unless(t, fail.Of(g.Lookup(t.Context(), 999, 999)), order.ErrNotFound, "an unknown order") // reads all of them
 			before, lookups := commands(), 50
 			for range lookups {
-				wantErr(t, "an unknown order", errOf(g.Lookup(t.Context(), 999, 999)), order.ErrNotFound)
+				fail.Unless(t, fail.Of(g.Lookup(t.Context(), 999, 999)), order.ErrNotFound, "an unknown order")
 			}
 			if n := commands() - before; n > 5*lookups {
 				t.Errorf("%d look-ups with %d vouchers cost %d commands", lookups, vouchers, n)
@@ -56,13 +57,13 @@ func TestLookupsHearOfEveryChange(t *testing.T) {
 	s, _ := trackingFixture(t, 100)
 	here, there := s.gate(nil), s.gate(nil)
 	for n := range int64(200) {
-		wantErr(t, "an unknown order", errOf(here.Lookup(t.Context(), 999, 999)), order.ErrNotFound)
+		fail.Unless(t, fail.Of(here.Lookup(t.Context(), 999, 999)), order.ErrNotFound, "an unknown order")
 		if n%10 == 5 {
-			must(t, s.client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
+			fail.NowIf(t, s.client.ClientKillByFilter(t.Context(), "TYPE", "normal", "SKIPME", "yes").Err())
 			for s.client.Ping(t.Context()).Err() != nil || there.config.Client.(*redis.Client).Ping(t.Context()).Err() != nil {
 			}
 		}
-		must(t, s.buy(there, 1+n, 1000+n))
+		fail.NowIf(t, s.buy(there, 1+n, 1000+n))
 		if o, err := here.Lookup(t.Context(), 1+n, 1000+n); err != nil || o.ID != 1000+n {
 			t.Fatalf("order %d: %+v, %v", n, o, err)
 		}
@@ -71,7 +72,7 @@ func TestLookupsHearOfEveryChange(t *testing.T) {
 		}
 	}
 	s.takeAll()
-	wantErr(t, "an unknown order", errOf(here.Lookup(t.Context(), 999, 999)), order.ErrNotFound)
-	must(t, s.client.FlushAll(t.Context()).Err())
-	wantErr(t, "an order, and Redis is empty", errOf(here.Lookup(t.Context(), 999, 999)), order.ErrUnavailable)
+	fail.Unless(t, fail.Of(here.Lookup(t.Context(), 999, 999)), order.ErrNotFound, "an unknown order")
+	fail.NowIf(t, s.client.FlushAll(t.Context()).Err())
+	fail.Unless(t, fail.Of(here.Lookup(t.Context(), 999, 999)), order.ErrUnavailable, "an order, and Redis is empty")
 }

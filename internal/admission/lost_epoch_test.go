@@ -22,11 +22,11 @@ func TestDataLossInAClosedBucket(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(nil)
-	must(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 	l := g.voucher(&s.store.voucher).buckets[0]
 	_ = l.voucher.markClosed(l, 2, ledger.Closed)
 	_ = l.voucher.markClosed(l, 2, ledger.DataLost)
-	must(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 	fail.Unequal(t, l.knownState().Epoch, 4, "epoch")
 }
 
@@ -54,12 +54,12 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 func TestRedisIsOpenUnderAnEarlierEpoch(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
-	must(t, s.gate(nil).Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, s.gate(nil).Open(t.Context(), &s.store.voucher))
 	closed, err := s.store.Close(t.Context(), s.store.voucher.ID)
-	must(t, err)
-	must(t, errOf(s.store.Open(t.Context(), s.store.voucher.ID, closed.Epoch)))
+	fail.NowIf(t, err)
+	fail.NowIf(t, fail.Of(s.store.Open(t.Context(), s.store.voucher.ID, closed.Epoch)))
 	g := s.gate(nil)
-	must(t, s.buy(g, 1, 11))
+	fail.NowIf(t, s.buy(g, 1, 11))
 	s.takeAll()
 	s.balanced(g, 1)
 }
@@ -71,7 +71,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 	inBubble(t, 40, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 		s.split(4)
 		g := s.gate(nil)
-		must(t, g.Open(t.Context(), &s.store.voucher))
+		fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 		_ = g.voucher(&s.store.voucher).buckets[1].voucher.markClosed(g.voucher(&s.store.voucher).buckets[1], 2, ledger.DataLost)
 		g.Check(t.Context())
 		until(t, "all buckets open", func() bool {
@@ -83,7 +83,7 @@ func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 			return true
 		})
 		g.Check(t.Context()) // the others find that theirs is over
-		must(t, g.Open(t.Context(), &s.store.voucher))
+		fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 		for bucket, known := range g.voucher(&s.store.voucher).knownStates() {
 			fail.Unequal(t, known.Epoch, 4, "bucket %d has epoch", bucket)
 		}
@@ -96,19 +96,17 @@ func TestPromotionDuringTheDrain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 10, func(t *testing.T, s *fixture, _ *simulate.Redis) {
 		g := s.gate(nil)
-		must(t, s.buy(g, 1, 11))
+		fail.NowIf(t, s.buy(g, 1, 11))
 		b := g.voucher(&s.store.voucher).buckets[0]
 		_ = b.voucher.markClosed(b, 2, ledger.DataLost)
 		opened := make(chan error, 1)
 		go func() { opened <- g.Open(t.Context(), &s.store.voucher) }()
 		epoch := func() string { return s.client.HGet(t.Context(), s.keys.Meta, "epoch").Val() }
 		until(t, "the bucket is closed", func() bool { return epoch() == "3" })
-		must(t, s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err())
+		fail.NowIf(t, s.client.HSet(t.Context(), s.keys.Meta, "epoch", 2).Err())
 		s.takeAll()
-		must(t, <-opened)
-		if got := epoch(); got != "4" {
-			t.Errorf("epoch %s, want 4: an epoch began while the one before was open in Redis", got)
-		}
+		fail.NowIf(t, <-opened)
+		fail.Unequal(t, epoch(), "4", "an epoch began while the one before was open in Redis")
 		s.balanced(g, 1)
 	})
 }
@@ -123,7 +121,7 @@ func TestOpeningClearsSoldOut(t *testing.T) {
 		}
 		b.put(0, 1)
 		_ = b.voucher(&b.store.voucher).buckets[0].voucher.markClosed(b.voucher(&b.store.voucher).buckets[0], 2, ledger.Closed)
-		must(t, b.Open(t.Context(), &b.store.voucher))
+		fail.NowIf(t, b.Open(t.Context(), &b.store.voucher))
 		fail.If(t, b.buy(t.Context(), 2))
 	})
 }
@@ -149,9 +147,7 @@ func TestRequestLeavesWhileNoAttemptHasActed(t *testing.T) {
 			}
 			ctx, hangUp := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, hangUp)
-			if err := b.buy(ctx, 1); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
-			}
+			fail.Unless(t, b.buy(ctx, 1), c.want, "%s", name)
 		})
 	}
 }

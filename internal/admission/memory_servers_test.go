@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMemoryPerOrder(t *testing.T) {
@@ -16,10 +17,10 @@ func TestMemoryPerOrder(t *testing.T) {
 	used := func() int64 {
 		info := s.client.InfoMap(t.Context(), "memory")
 		n, err := strconv.ParseInt(info.Item("Memory", "used_memory"), 10, 64)
-		must(t, err)
+		fail.NowIf(t, err)
 		return n
 	}
-	must(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 	before := used()
 	var wg sync.WaitGroup
 	for w := range int64(100) {

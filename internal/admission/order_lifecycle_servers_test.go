@@ -45,10 +45,10 @@ type shop struct {
 func newShop(t *testing.T, where testkit.Database) *shop {
 	t.Helper()
 	db, err := database.Open(t.Context(), configOf(where))
-	must(t, err)
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = db.Migrate(t.Context())
-	must(t, err)
+	fail.NowIf(t, err)
 	client := redis.NewClient(&redis.Options{Addr: testkit.Redis(t).Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	s := &shop{t: t, client: client, db: db, prefix: testkit.KeyPrefix(t), lifecycle: db.Lifecycle(), ids: &atomic.Int64{}}
@@ -72,7 +72,7 @@ func (s *shop) start() {
 		Client: s.client, Store: store, Workers: fulfiller, Locker: local.New(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 		AttemptTimeout: 10 * time.Second, DecisionTimeout: 30 * time.Second, OpenWait: 5 * time.Second, // a busy machine is no outage
 	})
-	must(t, err)
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = gate.Close() })
 	s.gate, s.returns, s.late = gate, gate.Returner(store), gate.LateMoney(store)
 	s.work(fulfiller)
@@ -84,7 +84,7 @@ func (s *shop) fulfiller() *fulfil.Fulfiller {
 		Client: s.client, Store: s.db.AdmissionStore(), Orders: s.db.Orders(), Log: slog.New(slog.DiscardHandler), Prefix: s.prefix,
 		Block: 20 * time.Millisecond,
 	})
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	return f
 }
 
@@ -95,22 +95,6 @@ func (s *shop) work(f *fulfil.Fulfiller) {
 	running.Go(func() { f.Run(ctx) })
 	s.stopWorkers = func() { cancel(); running.Wait() }
 	s.t.Cleanup(s.stopWorkers)
-}
-
-// wantErr compares an answer, which may be nil, with the expected one.
-func wantErr(t testing.TB, what string, err, want error) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Errorf("%s: %v, want %v", what, err, want)
-	}
-}
-
-// errOf returns the error of a call whose result does not matter.
-func errOf[T any](_ T, err error) error { return err }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	fail.NowIf(t, err)
 }
 
 const (
@@ -129,9 +113,9 @@ func (s *shop) create(id, stock int64, buckets int) *voucher.Voucher {
 	if buckets > 0 {
 		v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, buckets
 	}
-	must(s.t, s.db.Vouchers().CreateVoucher(s.t.Context(), v))
+	fail.NowIf(s.t, s.db.Vouchers().CreateVoucher(s.t.Context(), v))
 	if buckets > 0 {
-		must(s.t, s.gate.Open(s.t.Context(), v)) // on a busy machine the first order may not wait so long
+		fail.NowIf(s.t, s.gate.Open(s.t.Context(), v)) // on a busy machine the first order may not wait so long
 	}
 	return v
 }
@@ -164,13 +148,13 @@ func (s *shop) place(ctx context.Context, v *voucher.Voucher, user int64) (int64
 func (s *shop) bought(v *voucher.Voucher, user int64) int64 {
 	s.t.Helper()
 	id, err := s.place(s.t.Context(), v, user)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	return id
 }
 
 func (s *shop) cancel(id int64) {
 	s.t.Helper()
-	must(s.t, errOf(s.lifecycle.Cancel(s.t.Context(), id)))
+	fail.NowIf(s.t, fail.Of(s.lifecycle.Cancel(s.t.Context(), id)))
 }
 
 // loseAll has Redis lose everything.
@@ -206,7 +190,7 @@ func (s *shop) balanced(v *voucher.Voucher) order.Audit {
 		s.acknowledged(v)
 	}
 	a, err := s.db.Orders().Audit(s.t.Context(), v.ID)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	if !a.Balanced() {
 		s.t.Errorf("voucher %d: %+v does not balance: drift %d", v.ID, a, a.Drift())
 	}
@@ -214,7 +198,7 @@ func (s *shop) balanced(v *voucher.Voucher) order.Audit {
 		return a
 	}
 	gate, err := s.gate.Audit(s.t.Context(), v.ID)
-	must(s.t, err)
+	fail.NowIf(s.t, err)
 	a.Gate = &gate
 	if !a.Balanced() || a.Returning() != 0 || gate.Stock != a.Stock {
 		s.t.Errorf("voucher %d: %+v with %+v does not balance: %d unaccounted, %d returning", v.ID, a, gate, a.Unaccounted(), a.Returning())
@@ -248,9 +232,9 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 	s.acknowledged(v)
 	// Until Redis is told, the audit knows what is on its way.
 	a, err := s.db.Orders().Audit(t.Context(), v.ID)
-	must(t, err)
+	fail.NowIf(t, err)
 	gate, err := s.gate.Audit(t.Context(), v.ID)
-	must(t, err)
+	fail.NowIf(t, err)
 	if a.Gate = &gate; a.Returning() != 2 || a.Unaccounted() != 0 || !a.Balanced() {
 		t.Errorf("on its way: %+v, %d returning, %d unaccounted", a, a.Returning(), a.Unaccounted())
 	}
@@ -269,7 +253,7 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 			return err == nil
 		})
 	}
-	wantErr(t, "a fifth order of four", errOf(s.place(t.Context(), v, 5)), voucher.ErrSoldOut)
+	fail.Unless(t, fail.Of(s.place(t.Context(), v, 5)), voucher.ErrSoldOut, "a fifth order of four")
 	s.balanced(v)
 }
 
@@ -283,10 +267,10 @@ func TestReturnsPassBucketsThatFail(t *testing.T) {
 		v := s.create(10+id, voucher.MaxBuckets, voucher.MaxBuckets)
 		for bucket := range v.Policy.Buckets {
 			broken++
-			must(t, s.client.Set(t.Context(), ledger.KeysOf(s.prefix, v.ID, bucket).Meta, "no hash", 0).Err())
+			fail.NowIf(t, s.client.Set(t.Context(), ledger.KeysOf(s.prefix, v.ID, bucket).Meta, "no hash", 0).Err())
 			_, err := s.db.Pools()["writers"].ExecContext(t.Context(), `INSERT INTO returned_orders (order_id, voucher_id, user_id, bucket, epoch)
 				SELECT ?, id, ?, ?, admission_epoch FROM vouchers WHERE id = ?`, broken, broken, bucket, v.ID)
-			must(t, err)
+			fail.NowIf(t, err)
 		}
 	}
 	if _, more, err := s.db.AdmissionStore().Returns(t.Context(), contract.Return{}, admission.ReturnsPerPage); err != nil || !more {
@@ -300,9 +284,7 @@ func TestReturnsPassBucketsThatFail(t *testing.T) {
 	if told != 1 || err == nil {
 		t.Errorf("%d buckets were told, %v; want one, and why the others were not", told, err)
 	}
-	if a := s.balanced(v); a.Gate.Stock != 1 {
-		t.Errorf("%+v", a)
-	}
+	fail.Unequal(t, s.balanced(v).Gate.Stock, 1)
 }
 
 // A return that is repeated, or that arrives after the voucher was reopened, adds nothing to the stock a second time.
@@ -335,16 +317,14 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	// The voucher is rebuilt: the database's stock has all that was given back.
 	s.cancel(again)
 	_, err = s.db.AdmissionStore().Close(t.Context(), v.ID)
-	must(t, err)
+	fail.NowIf(t, err)
 	s.gate.Check(t.Context())
-	must(t, s.gate.Open(t.Context(), v))
+	fail.NowIf(t, s.gate.Open(t.Context(), v))
 	if got, err := server.Return(t.Context(), keys, late); err != nil || got.Verdict != ledger.Closed {
 		t.Errorf("a return of an epoch that is over: %+v, %v", got, err)
 	}
 	s.returned()
-	if a := s.balanced(v); a.Gate.Stock != 2 {
-		t.Errorf("%+v", a)
-	}
+	fail.Unequal(t, s.balanced(v).Gate.Stock, 2)
 }
 
 // A unit that was given back is on sale again in every process, also in those that have told buyers that it
@@ -354,7 +334,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	v := s.create(admittedVoucher, 2, 2)
 	other := *s
 	other.start()
-	must(t, other.gate.Open(t.Context(), v))
+	fail.NowIf(t, other.gate.Open(t.Context(), v))
 	var ids []int64
 	for user := range int64(2) {
 		id := s.bought(v, user+1)

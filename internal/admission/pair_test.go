@@ -11,6 +11,7 @@ import (
 	"seckill/internal/order"
 	"seckill/internal/pairing"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A gate whose stores do not belong together accepts nothing, opens nothing and knows of no order.
@@ -26,24 +27,22 @@ func TestUnpairedGate(t *testing.T) {
 			return 0, nil
 		}
 	})
-	must(t, s.buy(g, 1, 11)) // the voucher is open
+	fail.NowIf(t, s.buy(g, 1, 11)) // the voucher is open
 	before := s.store.epochState.Epoch
 	broken.Store(true)
 	for what, err := range map[string]error{
 		"Admit":    s.buy(g, 2, 21),
-		"Lookup":   errOf(g.Lookup(t.Context(), 1, 11)),
-		"OrderOf":  errOf(g.OrderOf(t.Context(), &s.store.voucher, 1)),
-		"OrdersOf": errOf(g.OrdersOf(t.Context(), 1)),
-		"Audit":    errOf(g.Audit(t.Context(), s.store.voucher.ID)),
+		"Lookup":   fail.Of(g.Lookup(t.Context(), 1, 11)),
+		"OrderOf":  fail.Of(g.OrderOf(t.Context(), &s.store.voucher, 1)),
+		"OrdersOf": fail.Of(g.OrdersOf(t.Context(), 1)),
+		"Audit":    fail.Of(g.Audit(t.Context(), s.store.voucher.ID)),
 	} {
-		wantErr(t, what, err, pairing.ErrUnpaired)
-		wantErr(t, what, err, order.ErrUnavailable)
+		fail.Unless(t, err, pairing.ErrUnpaired, what)
+		fail.Unless(t, err, order.ErrUnavailable, what)
 	}
-	must(t, s.client.Del(t.Context(), s.keys.Meta).Err())
+	fail.NowIf(t, s.client.Del(t.Context(), s.keys.Meta).Err())
 	g.Check(t.Context())
-	if s.store.epochState.Epoch != before {
-		t.Errorf("epoch %d: the voucher was opened", s.store.epochState.Epoch)
-	}
+	fail.Unequal(t, s.store.epochState.Epoch, before, "the voucher was opened: epoch")
 }
 
 // A process whose Redis is empty asks both stores before it rebuilds a voucher in it: it may be another Redis.
@@ -60,18 +59,16 @@ func TestOpeningAsksBothStores(t *testing.T) {
 			return nil
 		}
 	})
-	must(t, g.Open(t.Context(), &s.store.voucher))
-	must(t, s.buy(g, 1, 11))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, s.buy(g, 1, 11))
 	s.takeAll()
 	broken.Store(true)
-	must(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
-	wantErr(t, "an order", s.buy(g, 2, 21), order.ErrUnavailable)
-	if s.store.epochState.Epoch != 2 {
-		t.Errorf("epoch %d: the voucher was closed", s.store.epochState.Epoch)
-	}
+	fail.NowIf(t, s.client.Del(t.Context(), s.keys.Meta, s.keys.Users).Err())
+	fail.Unless(t, s.buy(g, 2, 21), order.ErrUnavailable, "an order")
+	fail.Unequal(t, s.store.epochState.Epoch, 2, "the voucher was closed: epoch")
 	broken.Store(false)
-	must(t, g.Open(t.Context(), &s.store.voucher))
-	must(t, s.buy(g, 2, 22))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, s.buy(g, 2, 22))
 	s.takeAll()
 	s.balanced(g, 2)
 }
@@ -83,13 +80,13 @@ func TestNewGenerationRebuildsVouchers(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	var generation atomic.Int64
 	g := s.gate(func(c *Config) { c.Generation = func() (int64, error) { return generation.Load(), nil } })
-	must(t, s.buy(g, 1, 11))
+	fail.NowIf(t, s.buy(g, 1, 11))
 	s.takeAll()
 	generation.Store(3)
 	other := s.gate(func(c *Config) { c.Generation = func() (int64, error) { return 3, nil } })
-	must(t, other.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, other.Open(t.Context(), &s.store.voucher))
 	g.Check(t.Context())
-	must(t, s.buy(g, 2, 21))
+	fail.NowIf(t, s.buy(g, 2, 21))
 	if n := s.client.HGet(t.Context(), s.keys.Meta, ledger.FieldGeneration).Val(); n != "3" || s.store.epochState.Epoch != 4 {
 		t.Errorf("generation %s, epoch %d", n, s.store.epochState.Epoch)
 	}
@@ -102,15 +99,15 @@ func TestBucketOfALaterGeneration(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(func(c *Config) { c.Generation = func() (int64, error) { return 3, nil } })
-	must(t, s.buy(g, 1, 11))
-	must(t, s.buy(g, 2, 21))
+	fail.NowIf(t, s.buy(g, 1, 11))
+	fail.NowIf(t, s.buy(g, 2, 21))
 	entries := s.client.XRange(t.Context(), s.keys.Orders, "-", "+").Val()
 	earlier := ledger.NewConsumers(func() int64 { return 2 })
 	done := ledger.NewAcknowledgement(s.keys, s.keys.Meta+":done")
 	done.Add(entries[0].ID, 1)
 	_, dead := earlier.DeadLetter(t.Context(), s.client, &ledger.Rejection{Keys: s.keys, Entry: entries[0].ID, User: 1, Order: 11})
 	for what, err := range map[string]error{
-		"Close":       errOf(ledger.New(s.client, ledger.Options{Generation: func() int64 { return 2 }}).Close(t.Context(), s.keys, 99)),
+		"Close":       fail.Of(ledger.New(s.client, ledger.Options{Generation: func() int64 { return 2 }}).Close(t.Context(), s.keys, 99)),
 		"Acknowledge": earlier.Acknowledge(t.Context(), s.client, done),
 		"DeadLetter":  dead,
 		"Split":       earlier.Split(t.Context(), s.client, s.keys, entries[0].ID),
@@ -119,11 +116,9 @@ func TestBucketOfALaterGeneration(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if n := s.client.XLen(t.Context(), s.keys.Orders).Val(); n != int64(len(entries)) {
-		t.Errorf("%d of %d entries are left", n, len(entries))
-	}
+	fail.Unequal(t, s.client.XLen(t.Context(), s.keys.Orders).Val(), int64(len(entries)), "entries that are left")
 	if err := s.buy(g, 2, 22); err != nil { // still open
-		wantErr(t, "a second order", err, order.ErrAlreadyOrdered)
+		fail.Unless(t, err, order.ErrAlreadyOrdered, "a second order")
 	}
 }
 

@@ -31,12 +31,12 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
 		readings := b.readings.Load()
-		wantErr(t, "whose bucket is empty, with stock in another", b.buy(t.Context(), of(1, 0)), nil)
+		fail.Unless(t, b.buy(t.Context(), of(1, 0)), nil, "whose bucket is empty, with stock in another")
 		fail.Unequal(t, b.readings.Load()-readings, 1, "readings for one transfer")
-		wantErr(t, "after the last one", b.buy(t.Context(), of(2, 0)), voucher.ErrSoldOut)
+		fail.Unless(t, b.buy(t.Context(), of(2, 0)), voucher.ErrSoldOut, "after the last one")
 		calls, readings := b.calls.Load(), b.readings.Load()
 		for n := range 200 {
-			wantErr(t, "of any bucket", b.buy(t.Context(), of(n%testBuckets, n/testBuckets+1)), voucher.ErrSoldOut)
+			fail.Unless(t, b.buy(t.Context(), of(n%testBuckets, n/testBuckets+1)), voucher.ErrSoldOut, "of any bucket")
 		}
 		if b.calls.Load() != calls || b.readings.Load() != readings {
 			t.Error("Redis was asked although the voucher is sold out")
@@ -44,12 +44,12 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 		// Two are given back to one bucket. The first request that asks Redis, of any other bucket,
 		// finds them, and then all requests do.
 		b.put(3, 2)
-		wantErr(t, "within the recheck", b.buy(t.Context(), of(2, 70)), voucher.ErrSoldOut)
+		fail.Unless(t, b.buy(t.Context(), of(2, 70)), voucher.ErrSoldOut, "within the recheck")
 		simulate.Sleep(b.config.RecheckEvery)
 		for _, bucket := range []int{2, 0} {
 			fail.If(t, b.buy(t.Context(), of(bucket, 80)), "bucket %d, after the recheck", bucket)
 		}
-		wantErr(t, "after the last one", b.buy(t.Context(), of(1, 80)), voucher.ErrSoldOut)
+		fail.Unless(t, b.buy(t.Context(), of(1, 80)), voucher.ErrSoldOut, "after the last one")
 	})
 }
 
@@ -102,9 +102,9 @@ func transferWithAFailedStep(t *testing.T, stock int, step string, done bool) {
 	}
 	what := fmt.Sprintf("%d units, %s, carried out %t", stock, step, done)
 	for n := range stock {
-		wantErr(t, what, b.buy(t.Context(), of(2, n)), nil)
+		fail.Unless(t, b.buy(t.Context(), of(2, n)), nil, what)
 	}
-	wantErr(t, what, b.buy(t.Context(), of(2, stock)), voucher.ErrSoldOut)
+	fail.Unless(t, b.buy(t.Context(), of(2, stock)), voucher.ErrSoldOut, what)
 }
 
 // The process that gave the last unit to a bucket has died. A buyer of a third bucket gets it.
@@ -112,9 +112,9 @@ func TestLastUnitInTransitIsSold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newSplitBubble(t, testBuckets, 1, nil)
-		must(t, errOf(b.sent.Give(t.Context(), b.redis.keys, b.store.epochState.Epoch, 2, true)))
-		wantErr(t, "the last unit", b.buy(t.Context(), of(1, 0)), nil)
-		wantErr(t, "no unit", b.buy(t.Context(), of(1, 1)), voucher.ErrSoldOut)
+		fail.NowIf(t, fail.Of(b.sent.Give(t.Context(), b.redis.keys, b.store.epochState.Epoch, 2, true)))
+		fail.Unless(t, b.buy(t.Context(), of(1, 0)), nil, "the last unit")
+		fail.Unless(t, b.buy(t.Context(), of(1, 1)), voucher.ErrSoldOut, "no unit")
 	})
 }
 
@@ -128,16 +128,14 @@ func TestSoldOutIsNotGuessed(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 20 {
 			wg.Go(func() {
-				wantErr(t, "of an empty bucket", b.buy(t.Context(), of(1+n%3, n)), order.ErrUnavailable)
+				fail.Unless(t, b.buy(t.Context(), of(1+n%3, n)), order.ErrUnavailable, "of an empty bucket")
 			})
 		}
-		wantErr(t, "of the bucket that has stock", b.buy(t.Context(), of(0, 0)), nil)
+		fail.Unless(t, b.buy(t.Context(), of(0, 0)), nil, "of the bucket that has stock")
 		wg.Wait()
-		if took := time.Since(begun); took != b.config.DecisionTimeout {
-			t.Errorf("took %v, want the DecisionTimeout, %v", took, b.config.DecisionTimeout)
-		}
+		fail.Unequal(t, time.Since(begun), b.config.DecisionTimeout, "the DecisionTimeout")
 		b.broken = nil
-		wantErr(t, "afterwards", b.buy(t.Context(), of(1, 99)), nil)
+		fail.Unless(t, b.buy(t.Context(), of(1, 99)), nil, "afterwards")
 	})
 }
 
@@ -192,6 +190,6 @@ func TestUnreachableBucket(t *testing.T) {
 		for n := range 5 {
 			fail.If(t, b.buy(t.Context(), of(0, n)), "order %d after it is back", n)
 		}
-		wantErr(t, "at the end", b.buy(t.Context(), of(0, 20)), voucher.ErrSoldOut)
+		fail.Unless(t, b.buy(t.Context(), of(0, 20)), voucher.ErrSoldOut, "at the end")
 	})
 }

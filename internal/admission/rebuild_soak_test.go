@@ -15,6 +15,7 @@ import (
 	"seckill/internal/fulfil"
 	"seckill/internal/lock/local"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -24,33 +25,31 @@ func TestSoakRebuild(t *testing.T) {
 	testkit.Soak(t)
 	where := testkit.NewMariaDB(t, "--innodb-buffer-pool-size=128M").Database(t) // the server's default
 	db, err := database.Open(t.Context(), configOf(where))
-	must(t, err)
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	_, err = db.Migrate(t.Context())
-	must(t, err)
+	fail.NowIf(t, err)
 	client := redis.NewClient(&redis.Options{Addr: testkit.NewRedis(t).Addr(), MaxRetries: -1, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	fulfiller, err := fulfil.New(fulfil.Config{Client: client, Store: db.AdmissionStore(), Orders: db.Orders(), Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	fail.NowIf(t, err)
 	gate, err := admission.New(admission.Config{Client: client, Store: db.AdmissionStore(), Workers: fulfiller, Locker: local.New(), Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	fail.NowIf(t, err)
 	t.Cleanup(func() { _ = gate.Close() })
 	for _, tc := range []struct{ orders, buckets int }{{1000, 1}, {100_000, 1}, {100_000, 8}, {1_000_000, 1}} {
 		v := sold(t, db, where, int64(tc.orders), tc.buckets)
 		begun := time.Now()
-		must(t, gate.Open(t.Context(), v))
+		fail.NowIf(t, gate.Open(t.Context(), v))
 		took := time.Since(begun)
 		var users int64
 		keys, err := client.Keys(t.Context(), fmt.Sprintf("adm:{%d*:users", v.ID)).Result()
-		must(t, err)
+		fail.NowIf(t, err)
 		for _, key := range keys {
 			users += client.HLen(t.Context(), key).Val()
 		}
 		t.Logf("%d orders in %d buckets: open after %v, %.1f µs for each", tc.orders, tc.buckets, took.Round(time.Millisecond), float64(took.Microseconds())/float64(tc.orders))
-		if users != int64(tc.orders) {
-			t.Errorf("Redis has %d users of %d orders", users, tc.orders)
-		}
-		must(t, client.FlushAll(t.Context()).Err())
+		fail.Unequal(t, users, int64(tc.orders), "users in Redis")
+		fail.NowIf(t, client.FlushAll(t.Context()).Err())
 	}
 }
 
@@ -66,9 +65,9 @@ func sold(t *testing.T, db *database.DB, where testkit.Database, orders int64, b
 	if buckets > 1 {
 		v.Policy.Buckets = buckets
 	}
-	must(t, db.Vouchers().CreateVoucher(t.Context(), v))
+	fail.NowIf(t, db.Vouchers().CreateVoucher(t.Context(), v))
 	raw, err := sql.Open("mysql", where.DSN)
-	must(t, err)
+	fail.NowIf(t, err)
 	defer raw.Close()
 	for _, statement := range []string{
 		fmt.Sprintf(`INSERT INTO orders (id, voucher_id, user_id, unique_user_id, status, created_at, key_hash)
@@ -77,7 +76,7 @@ func sold(t *testing.T, db *database.DB, where testkit.Database, orders int64, b
 		fmt.Sprintf("UPDATE vouchers SET stock = 10, admission_seq = %d WHERE id = %d", orders, v.ID),
 	} {
 		_, err := raw.ExecContext(context.WithoutCancel(t.Context()), statement)
-		must(t, err)
+		fail.NowIf(t, err)
 	}
 	return v
 }

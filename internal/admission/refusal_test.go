@@ -27,31 +27,27 @@ func TestRefusalFromMemory(t *testing.T) {
 		defer b.Close()
 		foretold := func(user int64) error { return b.Refusal(&b.store.voucher, user) }
 		fail.NowIf(t, foretold(1), "before anybody has bought")
-		must(t, b.buy(t.Context(), 1))
+		fail.NowIf(t, b.buy(t.Context(), 1))
 		for user := range int64(1000) {
 			if err := foretold(user + 2); !errors.Is(err, voucher.ErrSoldOut) {
 				t.Fatal(err)
 			}
 		}
-		if refused != 1000 {
-			t.Errorf("counted %d refusals, want 1000", refused)
-		}
+		fail.Unequal(t, refused, 1000, "refusals that were counted")
 
 		b.put(0, 1) // one was given back
 		simulate.Sleep(b.config.RecheckEvery)
 		for range 3 { // however many look, the turn stays
-			wantErr(t, "when somebody is to look again", foretold(5000), nil)
+			fail.Unless(t, foretold(5000), nil, "when somebody is to look again")
 		}
-		wantErr(t, "whose turn it was", b.buy(t.Context(), 5000), nil)
-		wantErr(t, "sold out again", foretold(5001), voucher.ErrSoldOut)
+		fail.Unless(t, b.buy(t.Context(), 5000), nil, "whose turn it was")
+		fail.Unless(t, foretold(5001), voucher.ErrSoldOut, "sold out again")
 		// The end of the sale, by Redis' clock, needs no Redis.
 		simulate.Sleep(2 * time.Hour)
-		wantErr(t, "after the end", b.buy(t.Context(), 5002), voucher.ErrEnded)
-		if calls := b.calls.Load(); calls != 2 {
-			t.Errorf("Redis was asked %d times, want twice", calls)
-		}
+		fail.Unless(t, b.buy(t.Context(), 5002), voucher.ErrEnded, "after the end")
+		fail.Unequal(t, b.calls.Load(), 2, "times that Redis was asked")
 		other := b.store.voucher
 		other.ID++
-		wantErr(t, "of a voucher nobody has asked for", b.Refusal(&other, 1), nil)
+		fail.Unless(t, b.Refusal(&other, 1), nil, "of a voucher nobody has asked for")
 	})
 }

@@ -69,7 +69,7 @@ func (r *replicated) within(decision time.Duration) *Gate {
 	c.DecisionTimeout = decision
 	c.Client = dial(r.t, r.options)
 	c = c.WithDefaults()
-	must(r.t, c.Validate())
+	fail.NowIf(r.t, c.Validate())
 	g := newGate(c, newLedger(c))
 	r.t.Cleanup(func() { _ = g.Close() })
 	return g
@@ -91,7 +91,7 @@ func TestCallWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 2)
 	g := r.process()
-	must(t, g.Open(t.Context(), &r.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &r.store.voucher))
 	epoch := r.store.epochState.Epoch
 	ask := func(orders ...order.Order) (ledger.Decision, error) {
 		c := g.config
@@ -130,7 +130,7 @@ func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 4)
 	g, patient := r.process(), r.within(time.Hour)
-	must(t, g.Open(t.Context(), &r.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &r.store.voucher))
 	r.wantOrder(patient, 1, 11, 77, 11)
 	if o, err := patient.OrdersOf(t.Context(), 1); err != nil || len(o) != 1 || o[0].ID != 11 {
 		t.Errorf("with a replica: %v, %v", o, err)
@@ -138,8 +138,8 @@ func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	r.replica.Pause()
 	begun := time.Now()
 	var buying sync.WaitGroup
-	buying.Go(func() { wantErr(t, "an order", r.buy(g, 2, 21), order.ErrUnavailable) })
-	buying.Go(func() { wantErr(t, "an order with a key", errOf(r.buyUnder(g, 3, 31, 78)), order.ErrUnavailable) })
+	buying.Go(func() { fail.Unless(t, r.buy(g, 2, 21), order.ErrUnavailable, "an order") })
+	buying.Go(func() { fail.Unless(t, fail.Of(r.buyUnder(g, 3, 31, 78)), order.ErrUnavailable, "an order with a key") })
 	buying.Wait()
 	if took := time.Since(begun); took < g.config.DecisionTimeout {
 		t.Errorf("given up after %v", took)
@@ -151,32 +151,32 @@ func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	last, again, none := waiting(4, 41), waiting(1, 12), waiting(5, 51)
 	buying.Go(func() {
 		all := []*request{last, again, none}
-		wantErr(t, "the batch", patient.voucher(&r.store.voucher).bucketOf(1).decide(all), nil)
+		fail.Unless(t, patient.voucher(&r.store.voucher).bucketOf(1).decide(all), nil, "the batch")
 	})
 	other := r.process()
-	wantErr(t, "a second order", <-again.Answered(), order.ErrAlreadyOrdered)
-	wantErr(t, "after the last one", <-none.Answered(), voucher.ErrSoldOut)
+	fail.Unless(t, <-again.Answered(), order.ErrAlreadyOrdered, "a second order")
+	fail.Unless(t, <-none.Answered(), voucher.ErrSoldOut, "after the last one")
 	select {
 	case err := <-last.Answered():
 		t.Errorf("an order that no replica has was answered: %v", err)
 	default:
 	}
 	there := order.Order{ID: 21, UserID: 2, VoucherID: r.store.voucher.ID}
-	wantErr(t, "the key again", errOf(r.buyUnder(other, 3, 32, 78)), order.ErrUnavailable)
-	wantErr(t, "whether a replica has it", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
-	wantErr(t, "the user's orders", errOf(g.OrdersOf(t.Context(), 4)), order.ErrUnavailable)
-	wantErr(t, "the order under the key", errOf(g.OrderOf(t.Context(), &r.store.voucher, 3)), order.ErrUnavailable)
+	fail.Unless(t, fail.Of(r.buyUnder(other, 3, 32, 78)), order.ErrUnavailable, "the key again")
+	fail.Unless(t, g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable, "whether a replica has it")
+	fail.Unless(t, fail.Of(g.OrdersOf(t.Context(), 4)), order.ErrUnavailable, "the user's orders")
+	fail.Unless(t, fail.Of(g.OrderOf(t.Context(), &r.store.voucher, 3)), order.ErrUnavailable, "the order under the key")
 
 	r.resume()
-	wantErr(t, "the last one", <-last.Answered(), nil)
+	fail.Unless(t, <-last.Answered(), nil, "the last one")
 	buying.Wait()
 	testkit.Until(t, "the replica has the orders", func() bool {
-		return g.lookups.replicated(t.Context(), r.keys, there) == nil && errOf(g.OrdersOf(t.Context(), 4)) == nil
+		return g.lookups.replicated(t.Context(), r.keys, there) == nil && fail.Of(g.OrdersOf(t.Context(), 4)) == nil
 	})
-	wantErr(t, "the same again", r.buy(r.within(time.Hour), 2, 21), nil)
+	fail.Unless(t, r.buy(r.within(time.Hour), 2, 21), nil, "the same again")
 	r.wantOrder(r.within(time.Hour), 3, 33, 78, 31) // g refuses from memory: all is sold
 	there.ID = 22
-	wantErr(t, "an order that is not there", g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable)
+	fail.Unless(t, g.lookups.replicated(t.Context(), r.keys, there), order.ErrUnavailable, "an order that is not there")
 	r.takeAll()
 	r.balanced(g, 4)
 }
@@ -198,9 +198,7 @@ func TestPromotedReplicaHasEveryAcknowledgedOrder(t *testing.T) {
 		err := g.Admit(ctx, &r.store.voucher, order.Order{ID: user, UserID: user, VoucherID: r.store.voucher.ID})
 		cancel()
 		if err != nil {
-			if !errors.Is(err, order.ErrUnavailable) {
-				t.Errorf("user %d was told %v", user, err)
-			}
+			fail.Unless(t, err, order.ErrUnavailable, "user %d", user)
 			break
 		}
 		if promised = append(promised, user); len(promised) == 20 {
@@ -216,9 +214,8 @@ func TestPromotedReplicaHasEveryAcknowledgedOrder(t *testing.T) {
 	r.replica.Promote()
 	client := r.replica.Client(t)
 	for _, user := range promised {
-		if got := client.HGet(t.Context(), r.keys.Users, strconv.FormatInt(user, 10)).Val(); got != strconv.FormatInt(user, 10) {
-			t.Errorf("order %d was promised, the new primary has %q", user, got)
-		}
+		id := strconv.FormatInt(user, 10)
+		fail.Unequal(t, client.HGet(t.Context(), r.keys.Users, id).Val(), id, "the order that was promised to user %d", user)
 	}
 	if len(promised) == 0 {
 		t.Error("nothing was promised: this shows nothing")
@@ -238,7 +235,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	r.config.WaitReplicas = 1
 	r.config.AttemptTimeout, r.config.DecisionTimeout = time.Second, 3*time.Second // so a replica has 500 ms to acknowledge
 	g := r.process()
-	must(t, r.buy(g, 1, 11))
+	fail.NowIf(t, r.buy(g, 1, 11))
 	link.Cut()
 	if err := r.buy(g, 2, 21); !errors.Is(err, order.ErrUnavailable) {
 		t.Fatalf("without a replica: %v", err)
@@ -258,7 +255,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 		return !errors.Is(err, order.ErrUnavailable)
 	})
 	finish()
-	wantErr(t, "a second order of a user whose first one Redis forgot", r.buy(g, 2, 22), order.ErrAlreadyOrdered)
+	fail.Unless(t, r.buy(g, 2, 22), order.ErrAlreadyOrdered, "a second order of a user whose first one Redis forgot")
 	r.balanced(g, 2)
 }
 
@@ -268,7 +265,7 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 10)
 	g := r.process()
-	must(t, g.Open(t.Context(), &r.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &r.store.voucher))
 	r.replica.Pause()
 	b := g.voucher(&r.store.voucher).buckets[0]
 	_ = b.voucher.markClosed(b, 2, ledger.DataLost)
@@ -281,7 +278,7 @@ func TestReopeningWaitsForReplicas(t *testing.T) {
 		t.Errorf("epoch %d, %v; want 3, which is closed", st.Epoch, err)
 	}
 	r.resume()
-	must(t, g.Open(t.Context(), &r.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &r.store.voucher))
 	fail.Unequal(t, b.knownState().Epoch, 4, "epoch")
 }
 
@@ -295,17 +292,17 @@ func TestTransferWaitsForReplicas(t *testing.T) {
 	g := r.process()
 	users := usersOf(15, 2, func(b int) bool { return b == 1 })
 	for _, user := range users[:10] {
-		must(t, r.buy(g, user, 100+user))
+		fail.NowIf(t, r.buy(g, user, 100+user))
 	}
 	r.replica.Pause()
-	wantErr(t, "without the replica", r.buy(g, users[10], 100+users[10]), order.ErrUnavailable)
+	fail.Unless(t, r.buy(g, users[10], 100+users[10]), order.ErrUnavailable, "without the replica")
 	all := ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())
 	if all[0].To[1] != 5 || all[1].From[0] != 0 || all[1].Stock != 0 {
 		t.Errorf("given %d, received %d: want 5 and, as no replica has acknowledged it, 0", all[0].To[1], all[1].From[0])
 	}
 	r.resume()
 	for _, user := range users[10:] {
-		wantErr(t, "with it again", r.buy(g, user, 100+user), nil)
+		fail.Unless(t, r.buy(g, user, 100+user), nil, "with it again")
 	}
 	fail.Unequal(t, ledger.New(r.client, ledger.Options{}).States(t.Context(), r.buckets())[1].From[0], 5, "received")
 	r.takeAll()

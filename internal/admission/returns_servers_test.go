@@ -8,6 +8,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // A replica is promoted that lacks a return, and another process sells a unit there before anybody has compared it
@@ -24,7 +25,7 @@ func TestReturnThatAFailoverForgets(t *testing.T) {
 			s.acknowledged(v)
 			teller := s.returns
 			s.start() // the other process
-			must(t, s.gate.Open(t.Context(), v))
+			fail.NowIf(t, s.gate.Open(t.Context(), v))
 
 			s.cancel(id)
 			keys := ledger.KeysOf(s.prefix, v.ID, bucket)
@@ -36,7 +37,7 @@ func TestReturnThatAFailoverForgets(t *testing.T) {
 				t.Fatalf("%d told, %v", told, err)
 			}
 			for key, data := range before {
-				must(t, s.client.RestoreReplace(t.Context(), key, 0, data).Err())
+				fail.NowIf(t, s.client.RestoreReplace(t.Context(), key, 0, data).Err())
 			}
 			s.bought(v, other)
 			s.acknowledged(v)

@@ -66,7 +66,7 @@ func TestScansWhileTheDatabaseHangs(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		wantErr(t, "a caller with a shorter deadline", g.joinAndWait(ctx), context.DeadlineExceeded)
+		fail.Unless(t, g.joinAndWait(ctx), context.DeadlineExceeded, "a caller with a shorter deadline")
 		callers.Wait()
 		_ = g.Close()
 	})
@@ -93,9 +93,7 @@ func TestOneScanServesManyCallers(t *testing.T) {
 			simulate.Sleep(500 * time.Millisecond)
 		}
 		callers.Wait()
-		if n := store.asked.Load(); n != 2 {
-			t.Errorf("40 callers: the database was asked %d times, want 2", n)
-		}
+		fail.Unequal(t, store.asked.Load(), 2, "times that the database was asked by 40 callers")
 		_ = g.Close()
 	})
 }
@@ -143,7 +141,7 @@ func TestFailedScan(t *testing.T) {
 		g := newScanning(t, store)
 		fail.Unless(t, g.joinAndWait(t.Context()), io.EOF)
 		store.err = nil
-		wantErr(t, "after a look that failed", g.joinAndWait(t.Context()), nil)
+		fail.Unless(t, g.joinAndWait(t.Context()), nil, "after a look that failed")
 		waiting := make(chan error, 2)
 		store.delay = time.Hour
 		for range 2 { // one is in a look, and one waits for the next
@@ -152,8 +150,8 @@ func TestFailedScan(t *testing.T) {
 		}
 		_ = g.Close()
 		for range 2 {
-			wantErr(t, "when the gate was closed", <-waiting, order.ErrUnavailable)
+			fail.Unless(t, <-waiting, order.ErrUnavailable, "when the gate was closed")
 		}
-		wantErr(t, "after the gate was closed", g.joinAndWait(t.Context()), order.ErrUnavailable)
+		fail.Unless(t, g.joinAndWait(t.Context()), order.ErrUnavailable, "after the gate was closed")
 	})
 }

@@ -87,18 +87,14 @@ func TestSellsExactlyAll(t *testing.T) {
 					c.Observer.Rebalanced = func(int64) { draws.Add(1) }
 				}))
 			}
-			if sold := crowd(t, s, gates, usersOf(200, c.buckets, c.wanted)); sold != int64(c.stock) {
-				t.Errorf("%d sold, want %d", sold, c.stock)
-			}
+			fail.Unequal(t, crowd(t, s, gates, usersOf(200, c.buckets, c.wanted)), int64(c.stock), "sold")
 			if most := int64(3 * c.buckets * 10); draws.Load() > most {
 				t.Errorf("%d transfers, want at most %d", draws.Load(), most)
 			}
 			s.takeAll()
 			s.balanced(gates[0], int64(c.stock))
 			s.balanced(s.gate(nil), int64(c.stock)) // a process that has seen nothing of it
-			if epoch := s.store.epochState.Epoch; epoch != 2 {
-				t.Errorf("epoch %d: the voucher was closed without a reason", epoch)
-			}
+			fail.Unequal(t, s.store.epochState.Epoch, 2, "closed without a reason: epoch")
 		})
 	}
 }
@@ -165,14 +161,12 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 			if a, err := other.Audit(t.Context(), s.store.voucher.ID); err != nil || a.Stock != 30 || a.Pending != 10 {
 				t.Errorf("with stock in transit: %+v, %v", a, err)
 			}
-			must(t, other.Open(t.Context(), &s.store.voucher))
+			fail.NowIf(t, other.Open(t.Context(), &s.store.voucher))
 			heal(other)
 			all := ledger.New(s.client, ledger.Options{}).States(t.Context(), s.buckets())
 			transit := all[0].To[3] + all[1].To[3] + all[2].To[3] - all[3].From[0] - all[3].From[1] - all[3].From[2]
 			fail.Unequal(t, transit == 0, (name == "a check settles it"), "%d in transit", transit)
-			if n := crowd(t, s, []*Gate{other}, users); n != 40 {
-				t.Errorf("%d sold, want all 40", n)
-			}
+			fail.Unequal(t, crowd(t, s, []*Gate{other}, users), 40, "sold")
 			s.takeAll()
 			s.balanced(other, 40)
 		})
@@ -242,7 +236,7 @@ func TestRedisLosesDataDuringASale(t *testing.T) {
 				gates[0].Check(t.Context()) // where nobody bought any more
 				finish()
 				last := s.gate(nil)
-				must(t, last.Open(t.Context(), &s.store.voucher))
+				fail.NowIf(t, last.Open(t.Context(), &s.store.voucher))
 				// Stock whose orders were lost while pending is on sale again.
 				finish = s.run()
 				crowd(t, s, []*Gate{last}, later)
@@ -279,11 +273,11 @@ func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 100)
 	s.split(4)
 	st, err := s.store.Open(t.Context(), s.store.voucher.ID, 1)
-	must(t, err)
+	fail.NowIf(t, err)
 	server := ledger.New(s.client, ledger.Options{})
 	first := s.gate(nil).voucher(&s.store.voucher)
 	for _, keys := range s.buckets() {
-		must(t, errOf(server.Close(t.Context(), keys, 1)))
+		fail.NowIf(t, fail.Of(server.Close(t.Context(), keys, 1)))
 	}
 	if ok, err := server.Open(t.Context(), s.keys, first.opening(st, 0)); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -297,12 +291,10 @@ func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 		t.Fatal(a, err)
 	}
 	g := s.gate(nil)
-	wantErr(t, "Audit of a voucher half open", errOf(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable)
+	fail.Unless(t, fail.Of(g.Audit(t.Context(), s.store.voucher.ID)), order.ErrUnavailable, "Audit of a voucher half open")
 	finish := s.run()
-	must(t, g.Open(t.Context(), &s.store.voucher))
-	if sold := crowd(t, s, []*Gate{g}, append(users, usersOf(300, 4, func(b int) bool { return b != 0 })...)); sold != 100 {
-		t.Errorf("%d sold, want 100 with the 5 before", sold)
-	}
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
+	fail.Unequal(t, crowd(t, s, []*Gate{g}, append(users, usersOf(300, 4, func(b int) bool { return b != 0 })...)), 100, "sold, with the 5 before")
 	finish()
 	if len(s.store.rejected) > 0 || s.store.epochState.Epoch != 4 {
 		t.Errorf("%d rejected, epoch %d", len(s.store.rejected), s.store.epochState.Epoch)
@@ -317,11 +309,9 @@ func TestPendingOrdersAreBoundedPerBucket(t *testing.T) {
 	g := s.gate(func(c *Config) { c.MaxPending = 6 }) // 2 in each
 	users := usersOf(3, 4, func(b int) bool { return b == 1 })
 	for i, want := range []error{nil, nil, order.ErrOverloaded} {
-		if err := s.buy(g, users[i], 100+users[i]); !errors.Is(err, want) {
-			t.Errorf("order %d of a bucket: %v, want %v", i+1, err, want)
-		}
+		fail.Unless(t, s.buy(g, users[i], 100+users[i]), want, "order %d of a bucket", i+1)
 	}
-	wantErr(t, "the first of another bucket", s.buy(g, usersOf(1, 4, func(b int) bool { return b == 2 })[0], 5), nil)
+	fail.Unless(t, s.buy(g, usersOf(1, 4, func(b int) bool { return b == 2 })[0], 5), nil, "the first of another bucket")
 	// Another number of buckets than the database has is a mistake, not a reason to rebuild.
 	other := s.store.voucher
 	other.Policy.Buckets = 3

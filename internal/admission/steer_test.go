@@ -13,6 +13,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -55,7 +56,7 @@ func steering(t *testing.T, stock int64, play func(t *testing.T, s *fixture, gat
 			s := newFixture(t, testkit.AnyRedis(t), stock)
 			s.split(buckets)
 			gates := []*Gate{s.gate(nil), s.gate(nil)}
-			must(t, gates[0].Open(t.Context(), &s.store.voucher))
+			fail.NowIf(t, gates[0].Open(t.Context(), &s.store.voucher))
 			var user atomic.Int64
 			old := s.store.voucher
 			play(t, s, gates, func(n int) []error {
@@ -110,16 +111,16 @@ func TestPause(t *testing.T) {
 				}
 			})
 		}
-		must(t, s.store.change(0, paused(true)))
-		must(t, gates[1].Changed(t.Context(), s.store.voucher.ID))
+		fail.NowIf(t, s.store.change(0, paused(true)))
+		fail.NowIf(t, gates[1].Changed(t.Context(), s.store.voucher.ID))
 		told.Store(true)
 		rush.Wait()
 		if late.Load() > 0 {
 			t.Errorf("%d orders were accepted after the pause", late.Load())
 		}
 		wantAll(t, "paused", buy(10), voucher.ErrPaused)
-		must(t, s.store.change(0, paused(false)))
-		must(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
+		fail.NowIf(t, s.store.change(0, paused(false)))
+		fail.NowIf(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
 		wantAll(t, "resumed", buy(10), nil)
 		s.takeAll()
 		s.balanced(gates[0], int64(len(s.store.orders)))
@@ -129,13 +130,13 @@ func TestPause(t *testing.T) {
 // A late change does not undo a newer one.
 func TestChangesInTheWrongOrder(t *testing.T) {
 	steering(t, 100, func(t *testing.T, s *fixture, gates []*Gate, buy func(int) []error) {
-		must(t, s.store.change(0, paused(true)))
+		fail.NowIf(t, s.store.change(0, paused(true)))
 		late, err := s.store.EpochState(t.Context(), s.store.voucher.ID)
-		must(t, err)
-		must(t, s.store.change(0, paused(false)))
-		must(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
+		fail.NowIf(t, err)
+		fail.NowIf(t, s.store.change(0, paused(false)))
+		fail.NowIf(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
 		for _, keys := range s.buckets() {
-			must(t, gates[1].ledger.SetWindow(t.Context(), keys, windowIn(late)))
+			fail.NowIf(t, gates[1].ledger.SetWindow(t.Context(), keys, windowIn(late)))
 		}
 		wantAll(t, "resumed", buy(5), nil)
 	})
@@ -148,9 +149,9 @@ func TestPauseThatRedisWasNotToldOf(t *testing.T) {
 		finish := s.run()
 		defer finish()
 		wantAll(t, "before", buy(5), nil)
-		must(t, s.store.change(0, paused(true)))
+		fail.NowIf(t, s.store.change(0, paused(true)))
 		gates[0].Check(t.Context())
-		must(t, gates[0].Open(t.Context(), &s.store.voucher))
+		fail.NowIf(t, gates[0].Open(t.Context(), &s.store.voucher))
 		wantAll(t, "found", buy(5), voucher.ErrPaused)
 	})
 }
@@ -158,16 +159,16 @@ func TestPauseThatRedisWasNotToldOf(t *testing.T) {
 // A voucher that is rebuilt since Redis lost it is as it was: paused, and with the units that were added.
 func TestRebuildKeepsWhatWasChanged(t *testing.T) {
 	steering(t, 10, func(t *testing.T, s *fixture, gates []*Gate, buy func(int) []error) {
-		must(t, s.store.change(0, paused(true)))
-		must(t, s.store.change(0, voucher.Change{AddStock: 5}))
-		must(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
+		fail.NowIf(t, s.store.change(0, paused(true)))
+		fail.NowIf(t, s.store.change(0, voucher.Change{AddStock: 5}))
+		fail.NowIf(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
 		for _, keys := range s.buckets() {
-			must(t, s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err())
+			fail.NowIf(t, s.client.Del(t.Context(), keys.Meta, keys.Users, keys.Orders).Err())
 		}
 		gates[0].Check(t.Context())
 		wantAll(t, "lost", buy(5), voucher.ErrPaused)
-		must(t, s.store.change(0, paused(false)))
-		must(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
+		fail.NowIf(t, s.store.change(0, paused(false)))
+		fail.NowIf(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
 		if all := buy(40); count(all, nil) != 15 || count(all, voucher.ErrSoldOut) != 25 {
 			t.Errorf("%v", all)
 		}
@@ -182,15 +183,15 @@ func TestPauseWhileItOpens(t *testing.T) {
 		var once sync.Once
 		s.store.onOpen = func() {
 			once.Do(func() {
-				must(t, s.store.change(0, paused(true)))
-				must(t, gates[1].Changed(t.Context(), s.store.voucher.ID))
+				fail.NowIf(t, s.store.change(0, paused(true)))
+				fail.NowIf(t, gates[1].Changed(t.Context(), s.store.voucher.ID))
 			})
 		}
 		of := s.store.voucher
 		_, err := s.store.Close(t.Context(), of.ID)
-		must(t, err)
+		fail.NowIf(t, err)
 		gates[0].Check(t.Context())
-		must(t, gates[0].Open(t.Context(), &of))
+		fail.NowIf(t, gates[0].Open(t.Context(), &of))
 		wantAll(t, "paused", buy(10), voucher.ErrPaused)
 	})
 }
@@ -203,9 +204,9 @@ func TestRefill(t *testing.T) {
 		}
 		s.takeAll()
 		for range 2 {
-			must(t, s.store.change(0, voucher.Change{AddStock: 7}))
+			fail.NowIf(t, s.store.change(0, voucher.Change{AddStock: 7}))
 			for _, g := range []int{0, 1, 0} {
-				must(t, gates[g].Changed(t.Context(), s.store.voucher.ID))
+				fail.NowIf(t, gates[g].Changed(t.Context(), s.store.voucher.ID))
 			}
 			bought := 0
 			for range 100 {
@@ -232,11 +233,11 @@ func TestWindowIsMoved(t *testing.T) {
 			end  time.Time
 			want error
 		}{{time.Now().Add(-time.Minute), voucher.ErrEnded}, {time.Now().Add(time.Hour), nil}} {
-			must(t, s.store.change(0, endsAt(move.end)))
-			must(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
+			fail.NowIf(t, s.store.change(0, endsAt(move.end)))
+			fail.NowIf(t, gates[0].Changed(t.Context(), s.store.voucher.ID))
 			for _, g := range gates {
 				user := int64(500 + len(s.store.orders) + slices.Index(gates, g))
-				wantErr(t, "it ends at "+move.end.String(), s.buy(g, user, 9000+user), move.want)
+				fail.Unless(t, s.buy(g, user, 9000+user), move.want, "it ends at "+move.end.String())
 			}
 			s.takeAll()
 		}
@@ -283,21 +284,21 @@ func TestUnitsAreTakenAway(t *testing.T) {
 func TestUnitsAreTakenAwayUnderTheClosedEpochOnly(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 5)
 	g := s.gate(func(c *Config) { c.Locker = grantsEverybody{} })
-	must(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 	err := g.Drained(t.Context(), &s.store.voucher, func(ctx context.Context, epoch int64) error {
 		_, err := s.store.Open(ctx, s.store.voucher.ID, epoch)
-		must(t, err)
+		fail.NowIf(t, err)
 		return s.store.change(epoch, voucher.Change{AddStock: -1})
 	})
-	wantErr(t, "opened meanwhile", err, voucher.ErrNotDrained)
+	fail.Unless(t, err, voucher.ErrNotDrained, "opened meanwhile")
 }
 
 // What is removed of a voucher that is to be deleted is all; while it is open nothing is.
 func TestRemove(t *testing.T) {
 	steering(t, 5, func(t *testing.T, s *fixture, gates []*Gate, buy func(int) []error) {
-		wantErr(t, "open", gates[0].Remove(t.Context(), &s.store.voucher, 3), order.ErrUnavailable)
-		must(t, gates[0].Drained(t.Context(), &s.store.voucher, func(ctx context.Context, epoch int64) error {
-			must(t, gates[0].Remove(ctx, &s.store.voucher, epoch))
+		fail.Unless(t, gates[0].Remove(t.Context(), &s.store.voucher, 3), order.ErrUnavailable, "open")
+		fail.NowIf(t, gates[0].Drained(t.Context(), &s.store.voucher, func(ctx context.Context, epoch int64) error {
+			fail.NowIf(t, gates[0].Remove(ctx, &s.store.voucher, epoch))
 			for _, keys := range s.buckets() {
 				if n := s.client.Exists(ctx, keys.Meta, keys.Users, keys.Orders, keys.Dead).Val(); n > 0 {
 					t.Errorf("%d keys are left", n)
@@ -305,6 +306,7 @@ func TestRemove(t *testing.T) {
 			}
 			return nil
 		}))
+
 		wantAll(t, "opened again", buy(3), nil)
 	})
 }
@@ -316,16 +318,16 @@ func TestBucketIsNotOpenedWithAnOlderRevision(t *testing.T) {
 	g := s.gate(nil)
 	open := func(epoch, revision int64) bool {
 		opened, err := g.ledger.Open(t.Context(), s.keys, ledger.Opening{Epoch: epoch, Window: ledger.Window{Revision: revision}})
-		must(t, err)
+		fail.NowIf(t, err)
 		return opened
 	}
-	must(t, errOf(g.ledger.Close(t.Context(), s.keys, 1)))
-	must(t, g.ledger.SetWindow(t.Context(), s.keys, ledger.Window{Revision: 3, Paused: true}))
-	must(t, errOf(g.ledger.Close(t.Context(), s.keys, 1))) // again, as a call that arrives late
+	fail.NowIf(t, fail.Of(g.ledger.Close(t.Context(), s.keys, 1)))
+	fail.NowIf(t, g.ledger.SetWindow(t.Context(), s.keys, ledger.Window{Revision: 3, Paused: true}))
+	fail.NowIf(t, fail.Of(g.ledger.Close(t.Context(), s.keys, 1))) // again, as a call that arrives late
 	if open(2, 2) || !open(2, 3) {
 		t.Error("it opens with an older revision, or not with the same one")
 	}
-	must(t, errOf(g.ledger.Close(t.Context(), s.keys, 3)))
+	fail.NowIf(t, fail.Of(g.ledger.Close(t.Context(), s.keys, 3)))
 	if !open(4, 1) {
 		t.Error("it does not open after the database was restored")
 	}

@@ -15,6 +15,7 @@ import (
 	"seckill/internal/admission/ledger"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // What a Redis server refuses in the middle of a sale costs no order: a command that is forbidden for a moment, a key of
@@ -63,20 +64,20 @@ func TestRefusedInTheMiddleOfASale(t *testing.T) {
 			s.store.refused = map[int64]bool{10: true, 70: true, 130: true}
 			answers := s.sellDuring(func(sale *progress) {
 				testkit.Until(t, "20 are sold", func() bool { return sale.sold.Load() >= 20 })
-				must(t, f.begin(s))
+				fail.NowIf(t, f.begin(s))
 				refusals := func() int {
 					n, err := strconv.Atoi(admin.InfoMap(t.Context(), "stats").Item("Stats", "total_error_replies"))
-					must(t, err)
+					fail.NowIf(t, err)
 					return n
 				}
 				before := refusals()
 				testkit.Until(t, "the server refuses several commands, or the sale needs none of them", func() bool {
 					return refusals() >= before+5 || sale.answered.Load() == usersOfSale
 				})
-				must(t, f.end(s))
+				fail.NowIf(t, f.end(s))
 			})
 			g := s.gate(nil)
-			must(t, g.Open(t.Context(), &s.store.voucher))
+			fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 			s.takeAll()
 			s.balanced(g, int64(len(s.store.orders)))
 			s.kept(answers, func(user int64) int64 { return 10 * user })
@@ -93,15 +94,15 @@ func TestACLOfTheDocsSells(t *testing.T) {
 	for _, word := range userOfTheDocs(t) {
 		args = append(args, strings.ReplaceAll(word, "seckill:", s.prefix))
 	}
-	must(t, superuser(t, server).Do(t.Context(), args...).Err())
+	fail.NowIf(t, superuser(t, server).Do(t.Context(), args...).Err())
 	s.store.refused = map[int64]bool{10: true}
-	must(t, s.gate(nil).Try(t.Context()))
+	fail.NowIf(t, s.gate(nil).Try(t.Context()))
 	answers := s.sellDuring(func(*progress) {})
 	g := s.gate(nil)
-	must(t, g.Open(t.Context(), &s.store.voucher))
+	fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 	s.balanced(g, int64(len(s.store.orders)))
 	s.kept(answers, func(user int64) int64 { return 10 * user })
-	must(t, superuser(t, server).Do(t.Context(), "ACL", "SETUSER", "seckill", "-xadd").Err())
+	fail.NowIf(t, superuser(t, server).Do(t.Context(), "ACL", "SETUSER", "seckill", "-xadd").Err())
 	if err := g.Try(t.Context()); !errors.Is(err, ledger.ErrForbidden) || !strings.Contains(err.Error(), "XADD") {
 		t.Errorf("XADD is forbidden: %v", err)
 	}
@@ -110,7 +111,7 @@ func TestACLOfTheDocsSells(t *testing.T) {
 // superuser returns a client that stays permitted everything.
 func superuser(t *testing.T, server *testkit.RedisServer) *redis.Client {
 	t.Helper()
-	must(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "admin", "on", "nopass", "~*", "&*", "+@all").Err())
+	fail.NowIf(t, server.Client(t).Do(t.Context(), "ACL", "SETUSER", "admin", "on", "nopass", "~*", "&*", "+@all").Err())
 	return dial(t, &redis.Options{Addr: server.Addr(), Username: "admin", Password: "any"})
 }
 

@@ -79,7 +79,7 @@ func (s *stopStory) play() {
 // pauseAndResume changes the voucher as an administrator does, who repeats what fails.
 func (s *stopStory) pauseAndResume() {
 	for _, is := range []bool{true, false} {
-		must(s, s.store.change(0, paused(is)))
+		fail.NowIf(s, s.store.change(0, paused(is)))
 		s.until("a change", func() error { return s.g.Changed(s.Context(), s.store.voucher.ID) })
 	}
 }
@@ -260,13 +260,9 @@ func (s *fixture) kept(answers map[int64]error, id func(user int64) int64) {
 		if have.ID != 0 {
 			want = fmt.Sprint(have.ID)
 		}
-		if got := reserved[fmt.Sprint(user)]; got != want {
-			s.t.Errorf("Redis has order %q of user %d, the database %q", got, user, want)
-		}
+		fail.Unequal(s.t, reserved[fmt.Sprint(user)], want, "the order of user %d in Redis, compared with the database", user)
 	}
 	for entry, n := range letters {
-		if n != 1 {
-			s.t.Errorf("entry %s has %d dead letters", entry, n)
-		}
+		fail.Unequal(s.t, n, 1, "dead letters of entry %s", entry)
 	}
 }

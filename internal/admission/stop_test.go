@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // Redis does not roll a script back. Every script is stopped at every one of its commands: by an error that comes once,
@@ -30,7 +31,7 @@ func TestScriptStopsAtAnyCommand(t *testing.T) {
 			continue // they write what is there already, or keys of their own, or with one command and nothing of a voucher
 		}
 		text, err := os.ReadFile(file)
-		must(t, err)
+		fail.NowIf(t, err)
 		source := string(text)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

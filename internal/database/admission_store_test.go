@@ -10,6 +10,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -31,7 +32,7 @@ func openSplitVoucher(t testing.TB, d *DB, id, stock int64, buckets int) {
 func openSale(t testing.TB, d *DB, v *voucher.Voucher) {
 	t.Helper()
 	v.Policy.Flow = voucher.FlowAdmission
-	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+	fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 	if now, err := d.AdmissionStore().Open(t.Context(), v.ID, firstEpoch); err != nil || !now.Open() || now.Stock != v.Stock {
 		t.Fatalf("opened as %+v, %v", now, err)
 	}
@@ -71,7 +72,7 @@ func sameEpochState(got, want contract.EpochState) bool {
 func persists(t *testing.T, d *DB, want order.Status, batch []contract.Accepted) {
 	t.Helper()
 	states, err := d.AdmissionStore().Persist(t.Context(), batch)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	if len(states) != len(batch) || slices.ContainsFunc(states, func(s order.Status) bool { return s != want }) {
 		t.Errorf("states %v, want %d times %s", states, len(batch), want)
 	}
@@ -80,7 +81,7 @@ func persists(t *testing.T, d *DB, want order.Status, batch []contract.Accepted)
 func rejects(t *testing.T, d *DB, want order.Status, a contract.Accepted) {
 	t.Helper()
 	state, err := d.AdmissionStore().Reject(t.Context(), a)
-	if wantErr(t, err); state != want {
+	if fail.NowIf(t, err); state != want {
 		t.Errorf("order %d is %s, want %s", a.OrderID, state, want)
 	}
 }
@@ -101,7 +102,7 @@ func TestPersistIsIdempotent(t *testing.T) {
 		wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 96})
 		wantEpochState(t, d, 2, contract.EpochState{Epoch: 2, Seq: []int64{9}, Stock: 99})
 		stored, err := d.Orders().Order(t.Context(), 3)
-		if wantErr(t, err); stored != newOrder(3, 1, 43) {
+		if fail.NowIf(t, err); stored != newOrder(3, 1, 43) {
 			t.Errorf("stored %+v", stored)
 		}
 		persists(t, d, "", nil)
@@ -140,7 +141,7 @@ func TestPersistAllOrNothing(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				batch := append(acceptedRange(11, 14, 1), tc.poison)
 				for range 2 {
-					wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), batch)), tc.want)
+					fail.Unless(t, fail.Of(d.AdmissionStore().Persist(t.Context(), batch)), tc.want)
 				}
 				wantAudit(t, d, order.Audit{InitialStock: 4, Stock: 3, Orders: 1, DistinctUsers: 1})
 			})
@@ -183,7 +184,7 @@ func TestConcurrentPersist(t *testing.T) {
 		})
 		for v := int64(1); v <= 3; v++ {
 			got, err := d.Orders().Audit(t.Context(), v)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			if want := (order.Audit{InitialStock: orders, Orders: orders, DistinctUsers: orders}); !reflect.DeepEqual(got, want) {
 				t.Errorf("voucher %d: %+v, want %+v", v, got, want)
 			}
@@ -204,7 +205,7 @@ func TestPersistNeverOversells(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 12)
 		outcomes := countErrs(t, runAtOnce(6, func(i int) error {
-			return errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(int64(i)*5+1, int64(i)*5+6, 1)))
+			return fail.Of(d.AdmissionStore().Persist(t.Context(), acceptedRange(int64(i)*5+1, int64(i)*5+6, 1)))
 		}), nil, voucher.ErrSoldOut)
 		if outcomes[nil] != 2 || outcomes[voucher.ErrSoldOut] != 4 {
 			t.Errorf("%v", outcomes)
@@ -219,14 +220,14 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 		rejects(t, d, order.Rejected, accepted(1, 1, 41))
 		rejects(t, d, order.Rejected, accepted(1, 1, 41)) // again
 		states, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(1, 1, 41), accepted(2, 1, 41)})
-		if wantErr(t, err); !slices.Equal(states, []order.Status{order.Rejected, order.Confirmed}) {
+		if fail.NowIf(t, err); !slices.Equal(states, []order.Status{order.Rejected, order.Confirmed}) {
 			t.Errorf("states %v: a rejected order stays so, and its user may have another", states)
 		}
 		rejects(t, d, order.Confirmed, accepted(2, 1, 41)) // persisted meanwhile
-		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 99))), order.ErrIDTaken)
+		fail.Unless(t, fail.Of(d.AdmissionStore().Reject(t.Context(), accepted(2, 1, 99))), order.ErrIDTaken)
 		openVoucher(t, d, 2, 10) // the order with the id is of voucher 1
-		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), accepted(2, 2, 41))), order.ErrIDTaken)
-		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(2, 2, 41)})), order.ErrIDTaken)
+		fail.Unless(t, fail.Of(d.AdmissionStore().Reject(t.Context(), accepted(2, 2, 41))), order.ErrIDTaken)
+		fail.Unless(t, fail.Of(d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(2, 2, 41)})), order.ErrIDTaken)
 		rejects(t, d, order.Rejected, accepted(3, 404, 41)) // of a voucher that does not exist
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
 		for id, want := range map[int64]int64{1: 1, 404: 1, 2: 0} {
@@ -252,7 +253,7 @@ func TestPersistOfAnOrderThatIsOver(t *testing.T) {
 		persists(t, d, order.Unpaid, []contract.Accepted{again}) // the gate has lost data: it is rebuilt
 		cancelOrders(t, d, 1)
 		states, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{first, again, first})
-		if wantErr(t, err); !slices.Equal(states, []order.Status{order.Cancelled, order.Rejected, order.Cancelled}) {
+		if fail.NowIf(t, err); !slices.Equal(states, []order.Status{order.Cancelled, order.Rejected, order.Cancelled}) {
 			t.Errorf("states %v", states)
 		}
 		rejects(t, d, order.Cancelled, first)
@@ -301,8 +302,8 @@ func TestLiveOrders(t *testing.T) {
 		keyed, rejected := accepted(3, 1, 42), accepted(9, 1, 44)
 		keyed.Key, rejected.Key = -77, -77
 		_, err := d.AdmissionStore().Persist(t.Context(), []contract.Accepted{accepted(5, 1, 41), accepted(4, 1, 43), keyed, accepted(2, 2, 42)})
-		wantErr(t, err)
-		wantErr(t, errOf(d.AdmissionStore().Reject(t.Context(), rejected)))
+		fail.NowIf(t, err)
+		fail.NowIf(t, fail.Of(d.AdmissionStore().Reject(t.Context(), rejected)))
 		live := func(id, user int64, key order.KeyHash) order.Order {
 			return order.Order{ID: id, VoucherID: 1, UserID: user, Key: key}
 		}
@@ -316,12 +317,12 @@ func TestLiveOrders(t *testing.T) {
 			{43, 2, []order.Order{}},
 		} {
 			got, err := d.AdmissionStore().LiveOrders(t.Context(), 1, page.after, page.limit)
-			if wantErr(t, err); !reflect.DeepEqual(got, page.want) {
+			if fail.NowIf(t, err); !reflect.DeepEqual(got, page.want) {
 				t.Errorf("after user %d: %+v, want %+v", page.after, got, page.want)
 			}
 		}
 		o, err := d.Orders().OrderUnderKey(t.Context(), 1, 42, -77)
-		if wantErr(t, err); o.ID != 3 || o.Key != -77 || o.Status != order.Confirmed || o.CreatedAt.IsZero() {
+		if fail.NowIf(t, err); o.ID != 3 || o.Key != -77 || o.Status != order.Confirmed || o.CreatedAt.IsZero() {
 			t.Errorf("%+v", o)
 		}
 		for name, of := range map[string]struct {
@@ -331,9 +332,7 @@ func TestLiveOrders(t *testing.T) {
 			"another key": {1, 42, -78}, "another voucher": {2, 42, -77}, "another user": {1, 41, -77},
 			"an order without a key": {1, 41, 0}, "a rejected order": {1, 44, -77},
 		} {
-			if o, err := d.Orders().OrderUnderKey(t.Context(), of.voucher, of.user, of.key); !errors.Is(err, order.ErrNotFound) {
-				t.Errorf("%s: %+v, %v", name, o, err)
-			}
+			fail.Unless(t, fail.Of(d.Orders().OrderUnderKey(t.Context(), of.voucher, of.user, of.key)), order.ErrNotFound, "%s", name)
 		}
 	})
 }

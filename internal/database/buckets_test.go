@@ -6,6 +6,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -29,23 +30,23 @@ func TestEachBucketHasASequenceNumber(t *testing.T) {
 			{in(9, 1, 1, 4)},                                  // one bucket, and not the first
 			{in(7, 1, 2, 6), in(7, 1, 2, 6), in(10, 1, 2, 8)}, // delivered again, with a new one
 		} {
-			wantErr(t, errOf(store.Persist(t.Context(), batch)))
+			fail.NowIf(t, fail.Of(store.Persist(t.Context(), batch)))
 		}
 		wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{3, 4, 8, 0}, Stock: 92})
 		wantEpochState(t, d, 2, contract.EpochState{Epoch: 2, Seq: []int64{0, 9}, Stock: 99})
 		wantEpochState(t, d, 3, contract.EpochState{Epoch: 2, Seq: []int64{4}, Stock: 99})
 
 		// An order that is not persisted raises no sequence number.
-		wantErr(t, errOf(store.Persist(t.Context(), []contract.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})), order.ErrVoucherMissing)
-		wantErr(t, errOf(store.Reject(t.Context(), in(13, 1, 3, 12))))
+		fail.Unless(t, fail.Of(store.Persist(t.Context(), []contract.Accepted{in(11, 1, 3, 11), in(12, 4, 0, 1)})), order.ErrVoucherMissing)
+		fail.NowIf(t, fail.Of(store.Reject(t.Context(), in(13, 1, 3, 12))))
 		want := contract.EpochState{Epoch: 3, Seq: []int64{3, 4, 8, 0}, Stock: 92}
 		now, err := store.Close(t.Context(), 1)
-		if wantErr(t, err); !sameEpochState(now, want) {
+		if fail.NowIf(t, err); !sameEpochState(now, want) {
 			t.Errorf("closed as %+v, want %+v", now, want)
 		}
 		want.Epoch++
 		now, err = store.Open(t.Context(), 1, 3)
-		if wantErr(t, err); !sameEpochState(now, want) {
+		if fail.NowIf(t, err); !sameEpochState(now, want) {
 			t.Errorf("opened as %+v, want %+v", now, want)
 		}
 		wantNoOpenTransaction(t, d)
@@ -57,18 +58,18 @@ func TestSplitVoucherIsCreatedWhole(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(1, 10)
 		v.Policy.Flow, v.Policy.Buckets = voucher.FlowAdmission, 3
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
+		fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		fail.Unless(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
 		got, err := d.Vouchers().Voucher(t.Context(), 1)
-		if wantErr(t, err); !reflect.DeepEqual(got, v) {
+		if fail.NowIf(t, err); !reflect.DeepEqual(got, v) {
 			t.Errorf("stored %+v\n got   %+v", v, got)
 		}
 
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO admission_seqs (voucher_id, bucket, seq) VALUES (2, 2, 0)")))
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "INSERT INTO admission_seqs (voucher_id, bucket, seq) VALUES (2, 2, 0)")))
 		v.ID = 2
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
-		wantErr(t, errOf(d.Vouchers().Voucher(t.Context(), 2)), voucher.ErrNotFound)
-		wantErr(t, errOf(d.AdmissionStore().EpochState(t.Context(), 2)), voucher.ErrNotFound)
+		fail.Unless(t, d.Vouchers().CreateVoucher(t.Context(), v), errDuplicate)
+		fail.Unless(t, fail.Of(d.Vouchers().Voucher(t.Context(), 2)), voucher.ErrNotFound)
+		fail.Unless(t, fail.Of(d.AdmissionStore().EpochState(t.Context(), 2)), voucher.ErrNotFound)
 		wantEpochState(t, d, 1, contract.EpochState{Epoch: 1, Seq: make([]int64, 3), Stock: 10})
 		wantNoOpenTransaction(t, d)
 	})

@@ -11,6 +11,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -28,14 +29,14 @@ func TestChangesAreStored(t *testing.T) {
 		createVoucher(t, d, 1, 10)
 		v := newVoucher(1, 10)
 		begin, end := v.BeginAt.Add(time.Minute), v.EndAt.Add(time.Hour)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Title: new("b"), BeginAt: &begin, EndAt: &end, Paused: new(true), AddStock: 5}))
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 1, Title: new("c")}), voucher.ErrRevision)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Title: new("b"), Paused: new(true)})) // nothing new
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 2, AddStock: -3}))
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: -12}), voucher.ErrTooFew)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{EndAt: &v.CreatedAt}), voucher.ErrInvalid)
+		fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{Title: new("b"), BeginAt: &begin, EndAt: &end, Paused: new(true), AddStock: 5}))
+		fail.Unless(t, change(t.Context(), d, 0, voucher.Change{Revision: 1, Title: new("c")}), voucher.ErrRevision)
+		fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{Title: new("b"), Paused: new(true)})) // nothing new
+		fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{Revision: 2, AddStock: -3}))
+		fail.Unless(t, change(t.Context(), d, 0, voucher.Change{AddStock: -12}), voucher.ErrTooFew)
+		fail.Unless(t, change(t.Context(), d, 0, voucher.Change{EndAt: &v.CreatedAt}), voucher.ErrInvalid)
 		got, err := d.Vouchers().Voucher(t.Context(), 1)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		want := *v
 		want.Title, want.BeginAt, want.EndAt, want.Paused = "b", begin, end, true
 		want.Stock, want.InitialStock, want.Revision, want.Version = 12, 12, 3, 2
@@ -45,7 +46,7 @@ func TestChangesAreStored(t *testing.T) {
 		wantAudit(t, d, order.Audit{InitialStock: 12, Stock: 12})
 
 		records, err := d.Vouchers().Changes(t.Context(), 1, 1<<62, 10)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		var fields []string
 		for _, r := range records {
 			if r.By != (voucher.Author{Name: "admin", Address: "::1", RequestID: "R"}) || r.At.Year() != 2026 {
@@ -58,7 +59,7 @@ func TestChangesAreStored(t *testing.T) {
 		if len(records) != 2 || records[0].Revision != 3 || !reflect.DeepEqual(fields, []string{"initial_stock", "title", "begin_at", "end_at", "paused", "initial_stock"}) {
 			t.Errorf("%+v", records)
 		}
-		wantErr(t, errOf(d.Vouchers().ChangeVoucher(t.Context(), 2, 0, voucher.Change{}, time.Now())), voucher.ErrNotFound)
+		fail.Unless(t, fail.Of(d.Vouchers().ChangeVoucher(t.Context(), 2, 0, voucher.Change{}, time.Now())), voucher.ErrNotFound)
 	})
 }
 
@@ -66,12 +67,12 @@ func TestChangesAreStored(t *testing.T) {
 func TestOrdersOfAnOldRevision(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{Paused: new(true)}))
+		fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{Paused: new(true)}))
 		for id, stock := range map[int64]voucher.Stock{2: voucher.StockRows, 3: voucher.StockUnits, 4: voucher.StockGrouped} {
 			v := newVoucher(id, 20)
 			v.Policy.Stock = stock
-			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-			wantErr(t, errOf(d.Vouchers().ChangeVoucher(t.Context(), id, 0, voucher.Change{Paused: new(true)}, time.Now())))
+			fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
+			fail.NowIf(t, fail.Of(d.Vouchers().ChangeVoucher(t.Context(), id, 0, voucher.Change{Paused: new(true)}, time.Now())))
 		}
 		for name, decrement := range map[string]func(ctx context.Context, tx order.Tx) error{
 			"conditional": func(ctx context.Context, tx order.Tx) error { return tx.Decrement(ctx, 1) },
@@ -96,23 +97,19 @@ func TestOrdersOfAnOldRevision(t *testing.T) {
 				if want == nil {
 					want = undo
 				}
-				if !errors.Is(err, want) {
-					t.Errorf("%s at revision %d: %v, want %v", name, revision, err, want)
-				}
+				fail.Unless(t, err, want, "%s at revision %d", name, revision)
 			}
 		}
 		for i, revision := range []int64{1, 2, 1, 2, 0} { // one after the other, and in groups below
-			err := errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1)), revision))
+			err := fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1)), revision))
 			if errors.Is(err, voucher.ErrChanged) != (revision == 1) {
 				t.Errorf("grouped at revision %d: %v", revision, err)
 			}
 		}
 		for i, err := range runAtOnce(40, func(i int) error {
-			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+100), 4, int64(i+100)), int64(1+i%2)))
+			return fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+100), 4, int64(i+100)), int64(1+i%2)))
 		}) {
-			if !errors.Is(err, []error{voucher.ErrChanged, nil}[i%2]) {
-				t.Errorf("order %d of a group: %v", i, err)
-			}
+			fail.Unless(t, err, []error{voucher.ErrChanged, nil}[i%2], "order %d of a group", i)
 		}
 	})
 }
@@ -129,7 +126,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(1, 20)
 		v.Policy.Stock = stock
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 		take := map[voucher.Stock]func(ctx context.Context, tx order.Tx, user int64) error{
 			voucher.StockConditional: func(ctx context.Context, tx order.Tx, _ int64) error { return tx.Decrement(ctx, 1) },
 			voucher.StockRows: func(ctx context.Context, tx order.Tx, user int64) error {
@@ -151,7 +148,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 						continue
 					}
 					if stock == voucher.StockGrouped {
-						switch err := errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(n, 1, n), at)); {
+						switch err := fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(n, 1, n), at)); {
 						case err == nil:
 							sold.Add(1)
 						case !errors.Is(err, voucher.ErrChanged) && !errors.Is(err, voucher.ErrSoldOut):
@@ -172,12 +169,12 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 			})
 		}
 		for round := range int64(10) {
-			wantErr(t, change(t.Context(), d, 0, voucher.Change{Revision: 1 + 2*round, Paused: new(true)}))
+			fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{Revision: 1 + 2*round, Paused: new(true)}))
 			revision.Store(2 + 2*round)
 			first, err := d.Orders().Audit(t.Context(), 1)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			then, err := d.Orders().Audit(t.Context(), 1)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			if first != then || !first.Balanced() {
 				t.Errorf("paused: %+v, then %+v", first, then)
 			}
@@ -185,7 +182,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 			if round%2 == 1 {
 				c.AddStock = -min(3, first.Stock)
 			}
-			wantErr(t, change(t.Context(), d, 0, c))
+			fail.NowIf(t, change(t.Context(), d, 0, c))
 			revision.Store(3 + 2*round)
 		}
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // all that is left sells
@@ -196,7 +193,7 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 		stop()
 		buyers.Wait()
 		a, err := d.Orders().Audit(t.Context(), 1)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if !a.Balanced() || a.Stock > 0 || a.Orders != sold.Load() {
 			t.Errorf("%+v, %d sold", a, sold.Load())
 		}
@@ -209,23 +206,23 @@ func TestStockOfAnAdmissionVoucherIsChanged(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)
 		store := d.AdmissionStore()
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: -1}), voucher.ErrNotDrained)
-		wantErr(t, change(t.Context(), d, 2, voucher.Change{AddStock: -1}), voucher.ErrNotDrained) // open
+		fail.Unless(t, change(t.Context(), d, 0, voucher.Change{AddStock: -1}), voucher.ErrNotDrained)
+		fail.Unless(t, change(t.Context(), d, 2, voucher.Change{AddStock: -1}), voucher.ErrNotDrained) // open
 		for _, total := range []int64{4, 8} {
-			wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: 4}))
+			fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{AddStock: 4}))
 			st, err := store.EpochState(t.Context(), 1)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			if st.ReturnedToFirst != total || st.Returned != total || st.Arrived[0] != total || st.Stock != 10+total || st.Revision != 1+total/4 {
 				t.Errorf("%+v", st)
 			}
 		}
 		closed, err := store.Close(t.Context(), 1)
-		wantErr(t, err)
-		wantErr(t, change(t.Context(), d, closed.Epoch-2, voucher.Change{AddStock: -1}), voucher.ErrNotDrained)
-		wantErr(t, change(t.Context(), d, closed.Epoch, voucher.Change{AddStock: -3}))
-		wantErr(t, change(t.Context(), d, 0, voucher.Change{AddStock: 1, Paused: new(true)})) // its opening has it
+		fail.NowIf(t, err)
+		fail.Unless(t, change(t.Context(), d, closed.Epoch-2, voucher.Change{AddStock: -1}), voucher.ErrNotDrained)
+		fail.NowIf(t, change(t.Context(), d, closed.Epoch, voucher.Change{AddStock: -3}))
+		fail.NowIf(t, change(t.Context(), d, 0, voucher.Change{AddStock: 1, Paused: new(true)})) // its opening has it
 		st, err := store.Open(t.Context(), 1, closed.Epoch)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if st.Stock != 16 || st.ReturnedToFirst != 0 || st.Returned != 0 || !st.Paused || len(st.Arrived) > 0 {
 			t.Errorf("%+v", st)
 		}
@@ -241,24 +238,24 @@ func TestVouchersAreDeleted(t *testing.T) {
 		}
 		createVoucher(t, d, 1, 10)
 		createVoucher(t, d, 2, 10)
-		wantErr(t, placeOrder(t.Context(), d, newOrder(5, 2, 42), true))
-		wantErr(t, gone(2, 0, voucher.Change{}), voucher.ErrHasOrders)
-		wantErr(t, gone(1, 0, voucher.Change{Revision: 2}), voucher.ErrRevision)
-		wantErr(t, gone(1, 0, voucher.Change{Revision: 1}))
-		wantErr(t, gone(1, 0, voucher.Change{}), voucher.ErrNotFound)
-		wantErr(t, placeOrder(t.Context(), d, newOrder(6, 1, 43), true), voucher.ErrNotFound)
+		fail.NowIf(t, placeOrder(t.Context(), d, newOrder(5, 2, 42), true))
+		fail.Unless(t, gone(2, 0, voucher.Change{}), voucher.ErrHasOrders)
+		fail.Unless(t, gone(1, 0, voucher.Change{Revision: 2}), voucher.ErrRevision)
+		fail.NowIf(t, gone(1, 0, voucher.Change{Revision: 1}))
+		fail.Unless(t, gone(1, 0, voucher.Change{}), voucher.ErrNotFound)
+		fail.Unless(t, placeOrder(t.Context(), d, newOrder(6, 1, 43), true), voucher.ErrNotFound)
 
 		openVoucher(t, d, 3, 10)
-		wantErr(t, gone(3, 0, voucher.Change{}), voucher.ErrNotDrained)
+		fail.Unless(t, gone(3, 0, voucher.Change{}), voucher.ErrNotDrained)
 		closed, err := d.AdmissionStore().Close(t.Context(), 3)
-		wantErr(t, err)
-		wantErr(t, gone(3, closed.Epoch, voucher.Change{}))
-		wantErr(t, errOf(d.AdmissionStore().Open(t.Context(), 3, closed.Epoch)), order.ErrConflict)
+		fail.NowIf(t, err)
+		fail.NowIf(t, gone(3, closed.Epoch, voucher.Change{}))
+		fail.Unless(t, fail.Of(d.AdmissionStore().Open(t.Context(), 3, closed.Epoch)), order.ErrConflict)
 		var vouchers []contract.AdmissionVoucher
 		vouchers, err = d.AdmissionStore().AllAdmissionVouchers(t.Context())
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		records, err := d.Vouchers().Changes(t.Context(), 3, 1<<62, 10)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if len(vouchers) > 0 || len(records) != 1 || records[0].Fields[0].Field != "deleted" {
 			t.Errorf("%+v, %+v", vouchers, records)
 		}

@@ -42,32 +42,32 @@ func TestWhoWaitsOnceForALockedRow(t *testing.T) {
 		openVoucher(t, d, 1, 10)
 		createVoucher(t, d, 2, 10)
 		for id := range int64(2) {
-			wantErr(t, placeOrder(t.Context(), d, newUnpaid(101+id, 1+id, 101, time.Now().Add(-time.Minute)), true))
+			fail.NowIf(t, placeOrder(t.Context(), d, newUnpaid(101+id, 1+id, 101, time.Now().Add(-time.Minute)), true))
 		}
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			wantErr(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
-			wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))), order.ErrUnavailable)
+		fail.NowIf(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			fail.NowIf(t, flushed(ctx, tx, tx.Decrement(ctx, 1)))
+			fail.Unless(t, fail.Of(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))), order.ErrUnavailable)
 			if n, err := d.Lifecycle().ExpireDue(t.Context(), 10); n != 1 || !errors.Is(err, order.ErrUnavailable) {
 				t.Errorf("%d orders expired, %v", n, err)
 			}
 			if strings.Contains(log.String(), repeated) {
 				t.Errorf("it was repeated: %s", log.String())
 			}
-			// A buyer waits for the row twice, and the log says so.
-			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+
+			fail.Unless(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				return flushed(ctx, tx, tx.Decrement(ctx, 1))
 			}), order.ErrUnavailable)
-			if n := strings.Count(log.String(), repeated); n != 1 {
-				t.Errorf("a buyer's transaction was repeated %d times, want 1", n)
-			}
-			// The check of wantNoOpenTransaction finds this one.
+
+			fail.Unequal(t, strings.Count(log.String(), repeated), 1, "repetitions of a buyer's transaction")
+
 			err := testkit.NoTransaction(ctx, d.readers, time.Second, "vouchers", "orders")
-			if failed, refused := errors.AsType[*mysql.MySQLError](err); !refused || failed.Number != 1205 { // ER_LOCK_WAIT_TIMEOUT
+			if failed, refused := errors.AsType[*mysql.MySQLError](err); !refused || failed.Number != 1205 {
 				t.Errorf("beside an open transaction: %v", err)
 			}
 			return tx.SetStock(ctx, 1, 9)
 		}))
-		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))))
+
+		fail.NowIf(t, fail.Of(d.AdmissionStore().Persist(t.Context(), acceptedRange(1, 4, 1))))
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 6, Orders: 4, DistinctUsers: 4})
 		wantState(t, d, 101, order.Unpaid)
 		wantState(t, d, 102, order.Unpaid, order.Expired)
@@ -85,9 +85,9 @@ func TestPersistWhileBuyersWaitForARow(t *testing.T) {
 		createVoucher(t, d, 1, 10)
 		openVoucher(t, d, 2, 10)
 		conn, err := d.readers.Conn(t.Context())
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		for _, query := range []string{"BEGIN", "UPDATE vouchers SET stock = stock WHERE id = 1"} {
-			wantErr(t, errOf(conn.ExecContext(t.Context(), query)))
+			fail.NowIf(t, fail.Of(conn.ExecContext(t.Context(), query)))
 		}
 		var buyers sync.WaitGroup
 		for range 20 {
@@ -100,7 +100,7 @@ func TestPersistWhileBuyersWaitForARow(t *testing.T) {
 		defer cancel()
 		fail.If(t, fail.Of(d.AdmissionStore().Persist(ctx, acceptedRange(1, 4, 2))), "accepted orders of the other voucher")
 		_, err = conn.ExecContext(t.Context(), "ROLLBACK")
-		wantErr(t, errors.Join(err, conn.Close()))
+		fail.NowIf(t, errors.Join(err, conn.Close()))
 		buyers.Wait()
 	})
 }
@@ -127,9 +127,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 				return tx.Decrement(ctx, second)
 			})
 		})
-		if n := attempts.Load(); n != 3 {
-			t.Errorf("%d attempts, want 3: one each, and one repetition", n)
-		}
+		fail.Unequal(t, attempts.Load(), 3, "attempts, one each and one repetition")
 		wantStock(t, d, 1, 8, 2)
 		wantStock(t, d, 2, 8, 2)
 		wantNoOpenTransaction(t, d)
@@ -211,12 +209,13 @@ func TestDecrementWithoutItsOrderIsNoSuccess(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		d := openMigrated(t, databaseConfig(where))
 		createVoucher(t, d, 1, 5)
-		wantErr(t, transact(t, d, func(ctx context.Context, x order.Tx) error {
+		fail.Unless(t, transact(t, d, func(ctx context.Context, x order.Tx) error {
 			err := errors.Join(x.Decrement(ctx, 1), x.Insert(ctx, newOrder(1, 1, 42), true))
 			insert := &x.(*tx).pending[1]
-			insert.dependentArgs[len(insert.dependentArgs)-1] = int64(7) // some other transaction's number
+			insert.dependentArgs[len(insert.dependentArgs)-1] = int64(7)
 			return err
 		}), errNoOrder)
+
 		wantNoOpenTransaction(t, d)
 	})
 }

@@ -20,15 +20,15 @@ func TestServerWithoutAutocommit(t *testing.T) {
 		"CREATE USER seckill", "GRANT ALL ON *.* TO seckill", // the statements of init_connect are not for root
 		"SET GLOBAL init_connect = 'SET autocommit = 0, sql_safe_updates = 1, unique_checks = 0, sql_select_limit = 1'",
 	} {
-		wantErr(t, errOf(root.ExecContext(t.Context(), query)))
+		fail.NowIf(t, fail.Of(root.ExecContext(t.Context(), query)))
 	}
 	where.DSN = strings.Replace(where.DSN, "root@", "seckill@", 1)
 	d := openMigrated(t, databaseConfig(where))
 	createVoucher(t, d, 1, 10)
-	wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 42), true))
+	fail.NowIf(t, placeOrder(t.Context(), d, newOrder(11, 1, 42), true))
 	server.Restart() // what was not committed is gone
 	var limit string
-	wantErr(t, d.readers.QueryRowContext(t.Context(), "SELECT @@sql_select_limit").Scan(&limit))
+	fail.NowIf(t, d.readers.QueryRowContext(t.Context(), "SELECT @@sql_select_limit").Scan(&limit))
 	fail.Unequal(t, limit, noLimit, "sql_select_limit")
 	var vouchers, orders int
 	testkit.Until(t, "the database is back", func() bool {
@@ -75,11 +75,11 @@ func TestSessionSettings(t *testing.T) {
 				"SELECT @@innodb_lock_wait_timeout": wait,
 			} {
 				var got string
-				wantErr(t, pool.QueryRowContext(t.Context(), query).Scan(&got))
+				fail.NowIf(t, pool.QueryRowContext(t.Context(), query).Scan(&got))
 				fail.Unequal(t, got, want, "%s: %s", name, query)
 			}
 			var mode string
-			wantErr(t, pool.QueryRowContext(t.Context(), "SELECT @@sql_mode").Scan(&mode))
+			fail.NowIf(t, pool.QueryRowContext(t.Context(), "SELECT @@sql_mode").Scan(&mode))
 			if !strings.Contains(mode, "STRICT_ALL_TABLES") {
 				t.Errorf("%s: sql_mode is %q", name, mode)
 			}
@@ -104,8 +104,8 @@ func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
 		c := databaseConfig(where)
 		c.MySQL += fmt.Sprintf("?timestamp=%d", behind.Unix())
 		late := open(t, c)
-		wantErr(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
-		wantErr(t, errOf(late.AdmissionStore().Persist(t.Context(), acceptedRange(2, 3, 2))))
+		fail.NowIf(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
+		fail.NowIf(t, fail.Of(late.AdmissionStore().Persist(t.Context(), acceptedRange(2, 3, 2))))
 		for id := range int64(2) {
 			details, err := d.Lifecycle().Details(t.Context(), order.Order{ID: id + 1, VoucherID: 1})
 			if left := details.PayBy.Sub(behind); err != nil || left > 10*time.Minute || left < 5*time.Minute {

@@ -68,25 +68,25 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 				defer wipe(t, d)
 				openSplitVoucher(t, d, 1, 10_000, 2)
 				if strings.HasPrefix(name, "unit") {
-					wantErr(t, errOf(d.singles.ExecContext(t.Context(), "UPDATE vouchers SET stock = stock - 1000")))
+					fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "UPDATE vouchers SET stock = stock - 1000")))
 					for part := range 1000 {
-						wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO stock_parts (voucher_id, part, stock) VALUES (1, ?, 1)", -part)))
+						fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "INSERT INTO stock_parts (voucher_id, part, stock) VALUES (1, ?, 1)", -part)))
 					}
 				}
 				cuts, id := 0, int64(1)
 				for bytes := int64(0); ; id, bytes = id+1, bytes+test.step {
-					wantErr(t, d.writers.PingContext(t.Context())) // reconnects after the last cut
+					fail.NowIf(t, d.writers.PingContext(t.Context())) // reconnects after the last cut
 					test.budget(w).Store(bytes)
 					err := test.write(t.Context(), d, id)
 					test.budget(w).Store(unlimited)
 					if err == nil {
 						break // the limit is beyond the last byte
 					}
-					wantErr(t, err, order.ErrUnavailable)
+					fail.Unless(t, err, order.ErrUnavailable)
 					cuts++
 					for again := 0; strings.HasPrefix(name, "batch") && err != nil; again++ {
 						if err = test.write(t.Context(), d, id); again == 5 { // some connections of the pools are broken
-							wantErr(t, err)
+							fail.NowIf(t, err)
 						}
 					}
 				}
@@ -95,7 +95,7 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 				}
 				wantNoOpenTransaction(t, d)
 				audit, err := d.Orders().Audit(t.Context(), 1)
-				if wantErr(t, err); !audit.Balanced() {
+				if fail.NowIf(t, err); !audit.Balanced() {
 					t.Errorf("after %d cuts: %+v", cuts, audit)
 				}
 				last := id
@@ -106,7 +106,7 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 					last = 3*id + 2
 					wantEpochState(t, d, 1, contract.EpochState{Epoch: 2, Seq: []int64{last, last - 1}, Stock: 10_000 - 3*id})
 				}
-				wantErr(t, errOf(d.Orders().Order(t.Context(), last)))
+				fail.NowIf(t, fail.Of(d.Orders().Order(t.Context(), last)))
 			})
 		}
 	})
@@ -157,7 +157,7 @@ func (c *limitedConn) Read(b []byte) (int, error) {
 func dialThrough(t *testing.T, dsn string, wrap func(net.Conn) net.Conn) string {
 	t.Helper()
 	config, err := mysql.ParseDSN(dsn)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	network := "test-" + config.DBName
 	mysql.RegisterDialContext(network, func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -181,24 +181,26 @@ func TestCommitWithoutAReply(t *testing.T) {
 		d := openMigrated(t, c)
 		createVoucher(t, d, 1, 5)
 
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+		fail.Unless(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			err := flushed(ctx, tx, errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(1, 1, 42), true)))
 			muted.Store(true)
 			return err
 		}), order.ErrUnavailable)
+
 		muted.Store(false)
-		wantErr(t, placeOrder(t.Context(), d, newOrder(3, 1, 44), true)) // leaves a connection in the pool
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			// Both go out with the commit, in one round trip.
+		fail.NowIf(t, placeOrder(t.Context(), d, newOrder(3, 1, 44), true)) // leaves a connection in the pool
+		fail.Unless(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+
 			err := errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(2, 1, 43), true))
 			muted.Store(true)
 			return err
 		}), order.ErrUnavailable)
+
 		muted.Store(false)
 
 		wantNoOpenTransaction(t, d)
 		for id := range int64(3) {
-			wantErr(t, errOf(d.Orders().Order(t.Context(), id+1)))
+			fail.NowIf(t, fail.Of(d.Orders().Order(t.Context(), id+1)))
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 5, Stock: 2, Orders: 3, DistinctUsers: 3})
 	})
@@ -233,7 +235,7 @@ func TestPersistTakesThreeRoundTrips(t *testing.T) {
 				for i := range batch {
 					batch[i].Bucket = i % int(buckets)
 				}
-				wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), batch)))
+				fail.NowIf(t, fail.Of(d.AdmissionStore().Persist(t.Context(), batch)))
 			}
 			persist(0) // connects
 			w.trips.Store(0)

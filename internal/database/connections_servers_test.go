@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // syncBuffer is a buffer that one goroutine writes while another reads it.
@@ -36,7 +37,7 @@ func TestStartWaitsForAConnection(t *testing.T) {
 	where := server.Database(t)
 	root := open(t, databaseConfig(where)).Pools()["readers"]
 	for _, query := range []string{"CREATE USER few", "GRANT ALL ON *.* TO few", "ALTER USER few WITH MAX_USER_CONNECTIONS 2"} {
-		wantErr(t, errOf(root.ExecContext(t.Context(), query)))
+		fail.NowIf(t, fail.Of(root.ExecContext(t.Context(), query)))
 	}
 	few := func(log *slog.Logger) Config {
 		return Config{MySQL: strings.Replace(where.DSN, "root@", "few@", 1), MaxReaders: 1, MaxWriters: 1, MaxLocks: 1, Logger: log}
@@ -52,7 +53,7 @@ func TestStartWaitsForAConnection(t *testing.T) {
 			conn = c
 			return err == nil
 		})
-		return func() { wantErr(t, conn.Close()) }
+		return func() { fail.NowIf(t, conn.Close()) }
 	}
 	for name, attempt := range map[string]func() error{
 		"a start": func() error {
@@ -62,7 +63,7 @@ func TestStartWaitsForAConnection(t *testing.T) {
 			}
 			return another.Close()
 		},
-		"a migration": func() error { return errOf(d.Migrate(t.Context())) },
+		"a migration": func() error { return fail.Of(d.Migrate(t.Context())) },
 	} {
 		release := hold()
 		said := len(logs.String())
@@ -75,7 +76,7 @@ func TestStartWaitsForAConnection(t *testing.T) {
 		default:
 		}
 		release()
-		wantErr(t, <-done)
+		fail.NowIf(t, <-done)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer hold()()

@@ -11,6 +11,7 @@ import (
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // stallingServer is a MariaDB whose disk can be made to hang.
@@ -28,13 +29,13 @@ func newStallingServer(t *testing.T) *stallingServer {
 
 func (s *stallingServer) stall() {
 	s.t.Helper()
-	wantErr(s.t, os.WriteFile(s.file, nil, 0o600))
+	fail.NowIf(s.t, os.WriteFile(s.file, nil, 0o600))
 }
 
 func (s *stallingServer) release() {
 	s.t.Helper()
 	if err := os.Remove(s.file); !os.IsNotExist(err) {
-		wantErr(s.t, err)
+		fail.NowIf(s.t, err)
 	}
 }
 
@@ -59,22 +60,22 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 	prepare := func(t *testing.T, d *DB) {
 		v := newVoucher(1, 10)
 		v.PayWithin = time.Hour
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+		fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 		for id := range int64(3) {
 			placeUnpaid(t, d, 1+id, 100+id)
 		}
 		for id, payment := range map[int64]string{2: "p2", 3: "p3"} {
-			wantErr(t, errOf(d.Lifecycle().MarkPaid(t.Context(), paid(payment, id))))
+			fail.NowIf(t, fail.Of(d.Lifecycle().MarkPaid(t.Context(), paid(payment, id))))
 		}
-		wantErr(t, errOf(d.Lifecycle().BeginRefund(t.Context(), 3)))
+		fail.NowIf(t, fail.Of(d.Lifecycle().BeginRefund(t.Context(), 3)))
 		v = newVoucher(2, 10)
 		v.PayWithin = time.Hour
 		openSale(t, d, v)
-		wantErr(t, errOf(d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 13, 2))))
-		wantErr(t, errOf(d.Lifecycle().Cancel(t.Context(), 12)))
+		fail.NowIf(t, fail.Of(d.AdmissionStore().Persist(t.Context(), acceptedRange(11, 13, 2))))
+		fail.NowIf(t, fail.Of(d.Lifecycle().Cancel(t.Context(), 12)))
 		due, _, err := d.AdmissionStore().Returns(t.Context(), contract.Return{}, 1)
-		wantErr(t, err)
-		wantErr(t, d.AdmissionStore().Returned(t.Context(), due[0], 13))
+		fail.NowIf(t, err)
+		fail.NowIf(t, d.AdmissionStore().Returned(t.Context(), due[0], 13))
 	}
 	cancel := func(id int64) func(context.Context, *DB) error {
 		return func(ctx context.Context, d *DB) error { _, err := d.Lifecycle().Cancel(ctx, id); return err }
@@ -176,14 +177,14 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 			if err := <-acted; early && err == nil {
 				t.Error("the other process acted on a change that is not on the disk")
 			} else {
-				wantErr(t, err, order.ErrUnavailable)
+				fail.Unless(t, err, order.ErrUnavailable)
 			}
-			wantErr(t, <-changed, order.ErrUnavailable)
+			fail.Unless(t, <-changed, order.ErrUnavailable)
 			if find() {
 				t.Error("the crash did not undo the change, so the test shows nothing")
 			}
-			wantErr(t, c.change(t.Context(), one))
-			wantErr(t, c.act(t.Context(), other))
+			fail.NowIf(t, c.change(t.Context(), one))
+			fail.NowIf(t, c.act(t.Context(), other))
 		})
 	}
 }
@@ -191,7 +192,8 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 // committing counts the connections that commit. A voucher is created by one statement, which commits by itself.
 func committing(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
-	wantErr(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist
+	fail.NowIf(t, db.QueryRowContext(t.Context(), `SELECT COUNT(*) FROM information_schema.processlist
 		WHERE info LIKE '%COMMIT' OR info LIKE 'INSERT INTO `+"`vouchers`"+`%'`).Scan(&n))
+
 	return n
 }

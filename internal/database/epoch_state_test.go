@@ -7,6 +7,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -21,28 +22,28 @@ func TestEpochs(t *testing.T) {
 			_, err := store.Persist(t.Context(), []contract.Accepted{a})
 			return err
 		}
-		wantErr(t, persist(1, 2))
+		fail.NowIf(t, persist(1, 2))
 
 		for range 2 { // closing what is closed changes nothing
 			now, err := store.Close(t.Context(), 1)
-			if wantErr(t, err); !sameEpochState(now, contract.EpochState{Epoch: 3, Seq: []int64{1}, Stock: 9}) || now.Open() {
+			if fail.NowIf(t, err); !sameEpochState(now, contract.EpochState{Epoch: 3, Seq: []int64{1}, Stock: 9}) || now.Open() {
 				t.Errorf("closed as %+v", now)
 			}
 		}
-		wantErr(t, persist(2, 2)) // drained
+		fail.NowIf(t, persist(2, 2)) // drained
 
-		wantErr(t, errOf(store.Open(t.Context(), 1, 2)), order.ErrConflict)
+		fail.Unless(t, fail.Of(store.Open(t.Context(), 1, 2)), order.ErrConflict)
 		now, err := store.Open(t.Context(), 1, 3)
-		if wantErr(t, err); !sameEpochState(now, contract.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8}) || !now.Open() {
+		if fail.NowIf(t, err); !sameEpochState(now, contract.EpochState{Epoch: 4, Seq: []int64{2}, Stock: 8}) || !now.Open() {
 			t.Errorf("opened as %+v", now)
 		}
-		wantErr(t, errOf(store.Open(t.Context(), 1, 3)), order.ErrConflict) // by another process, later
-		wantErr(t, errOf(store.Open(t.Context(), 1, 4)), order.ErrConflict)
+		fail.Unless(t, fail.Of(store.Open(t.Context(), 1, 3)), order.ErrConflict) // by another process, later
+		fail.Unless(t, fail.Of(store.Open(t.Context(), 1, 4)), order.ErrConflict)
 
-		wantErr(t, persist(7, 6), order.ErrFutureEpoch)
-		wantErr(t, persist(3, 2), order.ErrStaleEpoch) // a consumer still held it
-		wantErr(t, persist(2, 2))                      // stored already, so it succeeds
-		wantErr(t, persist(4, 4))
+		fail.Unless(t, persist(7, 6), order.ErrFutureEpoch)
+		fail.Unless(t, persist(3, 2), order.ErrStaleEpoch) // a consumer still held it
+		fail.NowIf(t, persist(2, 2))                       // stored already, so it succeeds
+		fail.NowIf(t, persist(4, 4))
 		wantEpochState(t, d, 1, contract.EpochState{Epoch: 4, Seq: []int64{4}, Stock: 7})
 	})
 }
@@ -57,10 +58,10 @@ func TestDatabaseIsBehind(t *testing.T) {
 		ahead.Epoch, ahead.Ahead = 6, true
 		late := accepted(2, 1, 2) // of the same batch, and of the database's epoch
 		late.Epoch = 2
-		wantErr(t, errOf(store.Persist(t.Context(), []contract.Accepted{ahead, late})))
+		fail.NowIf(t, fail.Of(store.Persist(t.Context(), []contract.Accepted{ahead, late})))
 		for range 2 {
 			now, err := store.CloseAbove(t.Context(), 1, 6)
-			if wantErr(t, err); now.Epoch != 7 || now.Stock != 8 {
+			if fail.NowIf(t, err); now.Epoch != 7 || now.Stock != 8 {
 				t.Errorf("closed as %+v", now)
 			}
 		}
@@ -83,7 +84,7 @@ func TestConcurrentOpenAndPersist(t *testing.T) {
 		id := int64(1)
 		for range 8 {
 			closed, err := d.AdmissionStore().Close(t.Context(), 1)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			var opened contract.EpochState
 			outcomes := countErrs(t, runAtOnce(batches+1, func(i int) (err error) {
 				if i == batches {
@@ -99,9 +100,7 @@ func TestConcurrentOpenAndPersist(t *testing.T) {
 			}), nil, order.ErrStaleEpoch)
 			id += 5 * batches
 			epoch = opened.Epoch
-			if took := closed.Stock - opened.Stock; took != 5*int64(outcomes[nil]-1) {
-				t.Errorf("opened with %d less, %v", took, outcomes)
-			}
+			fail.Unequal(t, closed.Stock-opened.Stock, 5*int64(outcomes[nil]-1), "less when it was opened, after %v", outcomes)
 			wantEpochState(t, d, 1, opened)
 		}
 	})
@@ -124,9 +123,9 @@ func TestAdmissionVouchersAreListed(t *testing.T) {
 		}
 		wantEpochState(t, d, 4, contract.EpochState{Epoch: 2, Seq: make([]int64, 64), Stock: 100})
 		for _, id := range []int64{5, 404} {
-			wantErr(t, errOf(store.EpochState(t.Context(), id)), voucher.ErrNotFound)
-			wantErr(t, errOf(store.Close(t.Context(), id)), voucher.ErrNotFound)
-			wantErr(t, errOf(store.Open(t.Context(), id, 1)), order.ErrConflict)
+			fail.Unless(t, fail.Of(store.EpochState(t.Context(), id)), voucher.ErrNotFound)
+			fail.Unless(t, fail.Of(store.Close(t.Context(), id)), voucher.ErrNotFound)
+			fail.Unless(t, fail.Of(store.Open(t.Context(), id, 1)), order.ErrConflict)
 		}
 	})
 }
@@ -141,49 +140,49 @@ func TestVoucherIsForgottenAndOpenedAgain(t *testing.T) {
 		listed := func(uncleared, onSale int) {
 			t.Helper()
 			got, err := store.UnclearedVouchers(t.Context(), ends, 0, 10)
-			if wantErr(t, err); len(got) != uncleared {
+			if fail.NowIf(t, err); len(got) != uncleared {
 				t.Errorf("uncleared: %v, want %d", got, uncleared)
 			}
 			got, err = store.AdmissionVouchers(t.Context(), ends.Add(-time.Second))
-			if wantErr(t, err); len(got) != onSale {
+			if fail.NowIf(t, err); len(got) != onSale {
 				t.Errorf("on sale: %v, want %d", got, onSale)
 			}
 			got, err = store.AllAdmissionVouchers(t.Context())
-			if wantErr(t, err); len(got) != 1 {
+			if fail.NowIf(t, err); len(got) != 1 {
 				t.Errorf("all: %v", got)
 			}
 		}
 		opened, err := store.EpochState(t.Context(), 1)
-		wantErr(t, err)
-		wantErr(t, store.Forget(t.Context(), 1, opened.Epoch, ends), order.ErrConflict) // it is open
+		fail.NowIf(t, err)
+		fail.Unless(t, store.Forget(t.Context(), 1, opened.Epoch, ends), order.ErrConflict) // it is open
 		closed, err := store.Close(t.Context(), 1)
-		wantErr(t, err)
-		wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends.Add(-time.Microsecond)), order.ErrConflict) // too early
-		wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)                             // not forgotten
+		fail.NowIf(t, err)
+		fail.Unless(t, store.Forget(t.Context(), 1, closed.Epoch, ends.Add(-time.Microsecond)), order.ErrConflict) // too early
+		fail.Unless(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)                             // not forgotten
 		listed(1, 1)
 
 		for range 2 { // as by two processes
-			wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends))
+			fail.NowIf(t, store.Forget(t.Context(), 1, closed.Epoch, ends))
 		}
 		forgotten, err := store.EpochState(t.Context(), 1)
-		if wantErr(t, err); !forgotten.Forgotten || forgotten.Epoch != closed.Epoch || !forgotten.EndAt.Equal(ends) {
+		if fail.NowIf(t, err); !forgotten.Forgotten || forgotten.Epoch != closed.Epoch || !forgotten.EndAt.Equal(ends) {
 			t.Errorf("%+v", forgotten)
 		}
 		listed(1, 0)
 		for range 2 {
-			wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch))
+			fail.NowIf(t, store.Cleared(t.Context(), 1, closed.Epoch))
 		}
 		listed(0, 0)
 
 		again, err := store.Close(t.Context(), 1)
-		if wantErr(t, err); again.Forgotten || again.Epoch != closed.Epoch+2 {
+		if fail.NowIf(t, err); again.Forgotten || again.Epoch != closed.Epoch+2 {
 			t.Errorf("closed again: %+v", again)
 		}
 		listed(1, 1)
-		wantErr(t, store.Forget(t.Context(), 1, closed.Epoch, ends), order.ErrConflict)
-		wantErr(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)
-		wantErr(t, errOf(store.Open(t.Context(), 1, again.Epoch)))
-		wantErr(t, errOf(store.Persist(t.Context(), acceptedRange(1, 2, 1))), order.ErrStaleEpoch) // of epoch 2
+		fail.Unless(t, store.Forget(t.Context(), 1, closed.Epoch, ends), order.ErrConflict)
+		fail.Unless(t, store.Cleared(t.Context(), 1, closed.Epoch), order.ErrConflict)
+		fail.NowIf(t, fail.Of(store.Open(t.Context(), 1, again.Epoch)))
+		fail.Unless(t, fail.Of(store.Persist(t.Context(), acceptedRange(1, 2, 1))), order.ErrStaleEpoch) // of epoch 2
 
 		createVoucher(t, d, 2, 10) // a voucher under a lock has no data in Redis
 		listed(1, 1)

@@ -21,7 +21,7 @@ func TestExpiry(t *testing.T) {
 				if i == perVoucher {
 					o.PayBy = time.Now().Add(time.Hour)
 				}
-				wantErr(t, placeOrder(t.Context(), d, o, true))
+				fail.NowIf(t, placeOrder(t.Context(), d, o, true))
 			}
 			for i := range int64(paid) {
 				settles(t, d, receipt(fmt.Sprintf("pay_%d_%d", v, i), (v+1)*1000+i), order.Settlement{Outcome: order.SettledPaid})
@@ -41,7 +41,7 @@ func TestExpiry(t *testing.T) {
 		})
 		all := 0
 		for i, err := range errs {
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			all += expired[i]
 		}
 		fail.Unequal(t, all, vouchers*(perVoucher-paid), "orders were expired (%v)", expired)
@@ -61,7 +61,7 @@ func TestExpiryPassesVouchersThatFail(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const stuck, limit = 7, 3
 		place := func(id, voucher, user int64, due time.Duration) {
-			wantErr(t, placeOrder(t.Context(), d, newUnpaid(id, voucher, user, time.Now().Add(-due)), true))
+			fail.NowIf(t, placeOrder(t.Context(), d, newUnpaid(id, voucher, user, time.Now().Add(-due)), true))
 		}
 		for v := range int64(3) {
 			createVoucher(t, d, v+1, 10)
@@ -74,7 +74,7 @@ func TestExpiryPassesVouchersThatFail(t *testing.T) {
 		if d.name == "sqlite" {
 			trigger = "CREATE TRIGGER refuses BEFORE UPDATE ON vouchers WHEN OLD.id = 1 BEGIN SELECT RAISE(ABORT, 'refused'); END"
 		}
-		wantErr(t, errOf(d.writers.ExecContext(t.Context(), trigger)))
+		fail.NowIf(t, fail.Of(d.writers.ExecContext(t.Context(), trigger)))
 		n, err := d.Lifecycle().ExpireDue(t.Context(), limit)
 		if n != 2 || err == nil || !strings.Contains(err.Error(), "voucher 1: ") {
 			t.Errorf("%d orders expired, %v; want the 2 of the other vouchers, and an error that names voucher 1", n, err)

@@ -83,10 +83,8 @@ func TestRefusedForItsData(t *testing.T) {
 		err := &mysql.MySQLError{Number: 1644}
 		copy(err.SQLState[:], state)
 		got := translate(t.Context(), err)
-		wantErr(t, got, order.ErrUnavailable)
-		if errors.Is(got, order.ErrRefused) != want {
-			t.Errorf("SQLSTATE %s became %v", state, got)
-		}
+		fail.Unless(t, got, order.ErrUnavailable)
+		fail.Unequal(t, errors.Is(got, order.ErrRefused), want, "SQLSTATE %s became %v; a refusal", state, got)
 	}
 }
 
@@ -100,7 +98,7 @@ func TestEndedContextIsTheContextsError(t *testing.T) {
 		}
 	}
 	// An answer of the database counts even so.
-	wantErr(t, translate(ctx, &mysql.MySQLError{Number: 1062}), errDuplicate)
+	fail.Unless(t, translate(ctx, &mysql.MySQLError{Number: 1062}), errDuplicate)
 }
 
 func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
@@ -112,8 +110,8 @@ func TestSlowStatementsAreLoggedWithoutParameters(t *testing.T) {
 	d := openMigrated(t, c)
 	v := newVoucher(1, 5)
 	v.Title = "a title of mine"
-	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
-	wantErr(t, placeOrder(t.Context(), d, newOrder(778899, 1, 42), true))
+	fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
+	fail.NowIf(t, placeOrder(t.Context(), d, newOrder(778899, 1, 42), true))
 	fail.Without(t, out.String(), "INSERT INTO `vouchers`", "INSERT INTO orders", "UPDATE vouchers", "COMMIT")
 	for _, parameter := range []string{"a title of mine", "778899"} {
 		if strings.Contains(out.String(), parameter) {

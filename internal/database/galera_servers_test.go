@@ -50,20 +50,21 @@ func TestGalera(t *testing.T) {
 func writeBehindAMigration(t *testing.T, where []testkit.Database) {
 	here, there := open(t, databaseConfig(where[0])), open(t, databaseConfig(where[1]))
 	conn, err := there.locks.Conn(t.Context())
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	defer conn.Close()
-	wantErr(t, errOf(conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK"))) // the node applies nothing
-	wantErr(t, errOf(here.Migrate(t.Context())))
+	fail.NowIf(t, fail.Of(conn.ExecContext(t.Context(), "FLUSH TABLES WITH READ LOCK"))) // the node applies nothing
+	fail.NowIf(t, fail.Of(here.Migrate(t.Context())))
 
 	written := make(chan error, 1)
 	go func() { written <- there.Vouchers().CreateVoucher(t.Context(), newVoucher(1, 1)) }()
 	testkit.Until(t, "the write waits, or has failed", func() bool {
 		var waiting int
-		wantErr(t, conn.QueryRowContext(t.Context(),
+		fail.NowIf(t, conn.QueryRowContext(t.Context(),
 			"SET STATEMENT wsrep_sync_wait = 0 FOR SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE 'INSERT INTO%vouchers%'").Scan(&waiting))
+
 		return waiting == 1 || len(written) == 1
 	})
-	wantErr(t, errOf(conn.ExecContext(t.Context(), "UNLOCK TABLES")))
+	fail.NowIf(t, fail.Of(conn.ExecContext(t.Context(), "UNLOCK TABLES")))
 	fail.If(t, <-written, "on a node that was behind")
 }
 
@@ -99,10 +100,10 @@ func abortPackets(t *testing.T, here, there *DB, firstID int64, enough func(abor
 			t.Fatalf("%d packets were aborted, and not enough happened", aborted)
 		}
 		conn, err := here.writers.Conn(t.Context())
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		err = send(t.Context(), conn, id)
 		_, rolledBack := conn.ExecContext(t.Context(), "ROLLBACK")
-		wantErr(t, errors.Join(rolledBack, conn.Close()))
+		fail.NowIf(t, errors.Join(rolledBack, conn.Close()))
 		if err == nil {
 			continue
 		}
@@ -122,7 +123,7 @@ func packetAfterAnAbort(t *testing.T, here, there *DB) {
 	form := func(after func(insert write) (string, []any)) func(ctx context.Context, conn *sql.Conn, id int64) error {
 		return func(ctx context.Context, conn *sql.Conn, id int64) error {
 			x := &tx{db: here, number: id}
-			wantErr(t, errors.Join(x.Decrement(ctx, 1), x.Insert(ctx, newOrder(id, 1, id), true)))
+			fail.NowIf(t, errors.Join(x.Decrement(ctx, 1), x.Insert(ctx, newOrder(id, 1, id), true)))
 			insert, args := after(x.pending[1])
 			_, err := conn.ExecContext(ctx, padded(x.pending[0].query, insert, "COMMIT"), append(x.pending[0].args, args...)...)
 			if err != nil {
@@ -144,7 +145,7 @@ func packetAfterAnAbort(t *testing.T, here, there *DB) {
 	}))
 	t.Logf("with it: %d of %d", halves, aborted)
 	audit, err := here.Orders().Audit(t.Context(), 1)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	if sold := audit.InitialStock - audit.Stock; halves > 0 || audit.Orders != sold+int64(before) {
 		t.Errorf("%d orders without a decrement; %d orders, %d of them of the first form, for %d vouchers sold", halves, audit.Orders, before, sold)
 	}
@@ -156,7 +157,7 @@ func batchAfterAnAbort(t *testing.T, here, there *DB) {
 	committed := int64(0)
 	aborted := abortPackets(t, here, there, 1, func(aborted int) bool { return aborted >= 50 }, func(ctx context.Context, conn *sql.Conn, id int64) error {
 		x := &tx{db: here, number: id}
-		wantErr(t, x.persist([]contract.Accepted{accepted(id, 1, id)}, nil, nil, maxGeneration))
+		fail.NowIf(t, x.persist([]contract.Accepted{accepted(id, 1, id)}, nil, nil, maxGeneration))
 		insert, take := x.pending[0], x.pending[1]
 		_, err := conn.ExecContext(ctx, padded(insert.query, take.query), append(insert.args, take.args...)...)
 		if err != nil {
@@ -176,16 +177,16 @@ func batchAfterAnAbort(t *testing.T, here, there *DB) {
 func statementsAfterAnAbort(t *testing.T, here, there *DB) {
 	createVoucher(t, here, 1, 5)
 	attempts := 0
-	wantErr(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
+	fail.NowIf(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
 		attempts++
 		if err := flushed(ctx, tx, tx.Decrement(ctx, 1)); err != nil {
 			return err
 		}
 		if attempts == 1 {
-			wantErr(t, transact(t, there, func(ctx context.Context, tx order.Tx) error {
+			fail.NowIf(t, transact(t, there, func(ctx context.Context, tx order.Tx) error {
 				return errors.Join(tx.Decrement(ctx, 1), tx.Insert(ctx, newOrder(2, 1, 43), true))
 			}))
-			// Until this node has applied it, which aborts this transaction.
+
 			testkit.Until(t, "the other's order is here", func() bool {
 				_, err := here.Orders().Order(ctx, 2)
 				return err == nil
@@ -193,6 +194,7 @@ func statementsAfterAnAbort(t *testing.T, here, there *DB) {
 		}
 		return flushed(ctx, tx, tx.Insert(ctx, newOrder(1, 1, 42), true))
 	}))
+
 	fail.Unequal(t, attempts, 2, "attempts")
 	wantAudit(t, here, order.Audit{InitialStock: 5, Stock: 3, Orders: 2, DistinctUsers: 2})
 }
@@ -227,35 +229,36 @@ func batchesFromTwoNodes(t *testing.T, here, there *DB) {
 // readsAfterAnotherNodesCommit reads on one node what was just committed on another, behind a transaction that
 // takes long to apply.
 func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
-	wantErr(t, errOf(here.singles.Exec("CREATE TABLE ballast (id BIGINT PRIMARY KEY, filler VARCHAR(100))")))
-	wantErr(t, errOf(there.singles.Exec("SELECT COUNT(*) FROM ballast"))) // waits until it is there
+	fail.NowIf(t, fail.Of(here.singles.Exec("CREATE TABLE ballast (id BIGINT PRIMARY KEY, filler VARCHAR(100))")))
+	fail.NowIf(t, fail.Of(there.singles.Exec("SELECT COUNT(*) FROM ballast"))) // waits until it is there
 	missing := func(from int64, until int, read func(id int64) error) (missed int) {
 		for id := from; id < from+10 && missed < until; id++ {
-			wantErr(t, errOf(here.singles.Exec("INSERT INTO ballast SELECT seq + ?, REPEAT('x', 100) FROM seq_1_to_3000", id*10_000)))
-			wantErr(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
+			fail.NowIf(t, fail.Of(here.singles.Exec("INSERT INTO ballast SELECT seq + ?, REPEAT('x', 100) FROM seq_1_to_3000", id*10_000)))
+			fail.NowIf(t, transact(t, here, func(ctx context.Context, tx order.Tx) error {
 				return tx.Insert(ctx, newOrder(id, 1, id), true)
 			}))
+
 			if err := read(id); errors.Is(err, order.ErrNotFound) || errors.Is(err, sql.ErrNoRows) {
 				missed++
 			} else {
-				wantErr(t, err)
+				fail.NowIf(t, err)
 			}
 		}
 		return missed
 	}
 
 	conn, err := there.readers.Conn(t.Context())
-	wantErr(t, err)
-	wantErr(t, errOf(conn.ExecContext(t.Context(), "SET SESSION wsrep_sync_wait = 0")))
+	fail.NowIf(t, err)
+	fail.NowIf(t, fail.Of(conn.ExecContext(t.Context(), "SET SESSION wsrep_sync_wait = 0")))
 	without := missing(1, 1, func(id int64) error {
 		var found int64
 		return conn.QueryRowContext(t.Context(), "SELECT id FROM orders WHERE id = ?", id).Scan(&found)
 	})
-	wantErr(t, discard(conn))
+	fail.NowIf(t, discard(conn))
 	if without == 0 {
 		t.Error("no read was behind: the test shows nothing")
 	}
-	with := missing(101, 10, func(id int64) error { return errOf(there.Orders().Order(t.Context(), id)) })
+	with := missing(101, 10, func(id int64) error { return fail.Of(there.Orders().Order(t.Context(), id)) })
 	if with > 0 {
 		t.Errorf("%d of 10 orders were missing", with)
 	}
@@ -267,11 +270,11 @@ func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
 func readsOfANodeThatCannotWait(t *testing.T, here, there *DB) {
 	openVoucher(t, here, 1, 10)
 	conn, err := there.locks.Conn(t.Context())
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	defer conn.Close()
 	exec := func(statement string) {
 		t.Helper()
-		wantErr(t, errOf(conn.ExecContext(t.Context(), statement)))
+		fail.NowIf(t, fail.Of(conn.ExecContext(t.Context(), statement)))
 	}
 	exec("SET GLOBAL wsrep_provider_options = 'repl.causal_read_timeout=PT0.02S'")
 	defer exec("SET GLOBAL wsrep_provider_options = 'repl.causal_read_timeout=PT30S'")
@@ -281,9 +284,9 @@ func readsOfANodeThatCannotWait(t *testing.T, here, there *DB) {
 	// Without repetition the read fails.
 	var refused bool
 	raw, err := there.writers.Conn(t.Context())
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	defer raw.Close()
-	wantErr(t, raw.Raw(func(c any) error {
+	fail.NowIf(t, raw.Raw(func(c any) error {
 		rows, err := c.(*sessionConn).serverConn.QueryContext(t.Context(), "SELECT COUNT(*) FROM vouchers", nil)
 		if err == nil {
 			err = rows.Close()
@@ -291,16 +294,17 @@ func readsOfANodeThatCannotWait(t *testing.T, here, there *DB) {
 		refused = couldNotSync("SELECT", err)
 		return nil
 	}))
+
 	if !refused {
 		t.Fatal("the node did not refuse the read, so the test proves nothing")
 	}
 	// With it, the read waits for about a second, and never says that there is no such voucher.
-	wantErr(t, errOf(there.Vouchers().Voucher(t.Context(), 2)), order.ErrUnavailable)
+	fail.Unless(t, fail.Of(there.Vouchers().Voucher(t.Context(), 2)), order.ErrUnavailable)
 	exec("UNLOCK TABLES")
 	testkit.Until(t, "the node has caught up", func() bool {
 		_, err := there.Vouchers().Voucher(t.Context(), 2)
 		if err != nil {
-			wantErr(t, err, order.ErrUnavailable)
+			fail.Unless(t, err, order.ErrUnavailable)
 		}
 		return err == nil
 	})

@@ -20,7 +20,7 @@ func TestGroupsSellEachUnitOnce(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, stock)
 		got := countErrs(t, runAtOnce(2*buyers, func(i int) error {
-			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i%buyers+1)), 0))
+			return fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i%buyers+1)), 0))
 		}), nil, voucher.ErrSoldOut, order.ErrAlreadyOrdered)
 		fail.Unequal(t, got[nil], stock, "orders")
 		wantAudit(t, d, order.Audit{InitialStock: stock, Orders: stock, DistinctUsers: stock})
@@ -59,8 +59,8 @@ func TestGroupIsAsGoodAsOneByOne(t *testing.T) {
 				}
 				return newOrder(id, 1, user)
 			}
-			wantErr(t, placeOrder(t.Context(), d, make1(1, 1), true)) // users 1 and 2 have orders
-			wantErr(t, placeOrder(t.Context(), d, make1(2, 2), true))
+			fail.NowIf(t, placeOrder(t.Context(), d, make1(1, 1), true)) // users 1 and 2 have orders
+			fail.NowIf(t, placeOrder(t.Context(), d, make1(2, 2), true))
 			orders := make([]order.Order, rapid.IntRange(1, 20).Draw(rt, "orders"))
 			sold := map[int64]bool{}
 			for i := range orders {
@@ -95,7 +95,7 @@ func TestGroupIsAsGoodAsOneByOne(t *testing.T) {
 				rt.Fatalf("%+v, %v; want %d orders", a, err, ok+2)
 			}
 			var unpaid int64
-			wantErr(t, d.readers.QueryRow("SELECT COUNT(*) FROM order_payments").Scan(&unpaid))
+			fail.NowIf(t, d.readers.QueryRow("SELECT COUNT(*) FROM order_payments").Scan(&unpaid))
 			if pays && unpaid != a.Orders {
 				rt.Fatalf("%d of %d orders can be paid", unpaid, a.Orders)
 			}
@@ -112,12 +112,12 @@ func TestBuyerLeavesAGroup(t *testing.T) {
 		stays := batch.NewRequest(t.Context(), &grouped{order: newOrder(1, 1, 1)})
 		left := batch.NewRequest(gone, &grouped{order: newOrder(2, 1, 2)})
 		_ = (&group{db: d}).Process([]*batch.Request[*grouped]{stays, left})
-		wantErr(t, <-stays.Answered())
-		wantErr(t, <-left.Answered(), context.Canceled)
+		fail.NowIf(t, <-stays.Answered())
+		fail.Unless(t, <-left.Answered(), context.Canceled)
 		wantAudit(t, d, order.Audit{InitialStock: 10, Stock: 9, Orders: 1, DistinctUsers: 1})
-		wantErr(t, errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(3, 99, 3), 0)), voucher.ErrNotFound)
+		fail.Unless(t, fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(3, 99, 3), 0)), voucher.ErrNotFound)
 		errs := processed(d, []order.Order{newOrder(4, 99, 4), newOrder(5, 99, 5)})
-		wantErr(t, errors.Join(errs...), voucher.ErrNotFound)
+		fail.Unless(t, errors.Join(errs...), voucher.ErrNotFound)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestBuyerLeavesAGroup(t *testing.T) {
 func TestPanicInAGroup(t *testing.T) {
 	d := &DB{config: Config{}.withDefaults()} // without a pool
 	for _, err := range processed(d, []order.Order{newOrder(1, 1, 1), newOrder(2, 1, 2)}) {
-		wantErr(t, err, order.ErrUnavailable)
+		fail.Unless(t, err, order.ErrUnavailable)
 	}
 }
 
@@ -137,13 +137,13 @@ func TestGroupsOfAClosedDatabase(t *testing.T) {
 			if i == 25 {
 				d.groups.end()
 			}
-			return errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1)), 0))
+			return fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(int64(i+1), 1, int64(i+1)), 0))
 		})
 		got := countErrs(t, errs, nil, order.ErrUnavailable)
 		a, err := d.Orders().Audit(t.Context(), 1)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		fail.Unequal(t, a.Orders, int64(got[nil]), "orders")
-		wantErr(t, errOf(d.Orders().PlaceGrouped(t.Context(), newOrder(99, 1, 99), 0)), order.ErrUnavailable)
+		fail.Unless(t, fail.Of(d.Orders().PlaceGrouped(t.Context(), newOrder(99, 1, 99), 0)), order.ErrUnavailable)
 	})
 }
 
@@ -153,7 +153,7 @@ func TestGroupOfAnOldRevision(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
 		_, err := d.Vouchers().ChangeVoucher(t.Context(), 1, 0, voucher.Change{AddStock: 1}, time.Now())
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		var requests []*batch.Request[*grouped]
 		for user, revision := range []int64{2, 1, 1, 2, 1} {
 			id := int64(user + 1)
@@ -162,9 +162,9 @@ func TestGroupOfAnOldRevision(t *testing.T) {
 		_ = (&group{db: d}).Process(requests)
 		for _, r := range requests {
 			if err := <-r.Answered(); r.Value.revision == 2 {
-				wantErr(t, err)
+				fail.NowIf(t, err)
 			} else {
-				wantErr(t, err, voucher.ErrChanged)
+				fail.Unless(t, err, voucher.ErrChanged)
 			}
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 11, Stock: 9, Orders: 2, DistinctUsers: 2})

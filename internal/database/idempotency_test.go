@@ -25,23 +25,23 @@ func TestReserveAnswerReplay(t *testing.T) {
 		want := idempotency.Record{Fingerprint: sumA, ResourceID: 7, Attempt: 1, StartedAt: noon}
 
 		got, mine, err := s.Begin(ctx, key, sumA, 7, noon, never)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if !mine || !reflect.DeepEqual(got, want) {
 			t.Fatalf("first: %+v, %v", got, mine)
 		}
 		got, mine, err = s.Begin(ctx, key, sumA, 8, noon.Add(time.Second), never)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if mine || !reflect.DeepEqual(got, want) {
 			t.Fatalf("while it runs: %+v, %v", got, mine)
 		}
 
 		answer := idempotency.Answer{Status: 201, ContentType: "application/json", Location: "/orders/7", Body: []byte("{\"a\":\"\x00ü\"}")}
-		wantErr(t, s.Complete(ctx, key, want, answer))
-		wantErr(t, s.Complete(ctx, key, want, idempotency.Answer{Status: 500})) // too late
-		wantErr(t, s.Cancel(ctx, key, want))                                    // no longer a mere reservation
+		fail.NowIf(t, s.Complete(ctx, key, want, answer))
+		fail.NowIf(t, s.Complete(ctx, key, want, idempotency.Answer{Status: 500})) // too late
+		fail.NowIf(t, s.Cancel(ctx, key, want))                                    // no longer a mere reservation
 		want.Answer = &answer
 		got, mine, err = s.Begin(ctx, key, sumA, 9, noon.Add(time.Hour), noon.Add(time.Hour))
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if mine || !reflect.DeepEqual(got, want) {
 			t.Fatalf("afterwards: %+v, %v", got, mine)
 		}
@@ -67,7 +67,7 @@ func TestTakeover(t *testing.T) {
 		s, ctx := d.Idempotency(), t.Context()
 		key := idempotency.Key{UserID: 42, Value: "k"}
 		first, _, err := s.Begin(ctx, key, sumA, 7, noon, never)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		var second idempotency.Record
 		later := noon.Add(time.Minute)
 
@@ -85,7 +85,7 @@ func TestTakeover(t *testing.T) {
 			{"taken over just now", sumA, later, false, 2, later},
 		} {
 			got, mine, err := s.Begin(ctx, key, step.fp, 8, later, step.staleBefore)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			second = idempotency.Record{Fingerprint: sumA, ResourceID: 7, Attempt: step.attempt, StartedAt: step.started}
 			if mine != step.mine || !reflect.DeepEqual(got, second) {
 				t.Errorf("%s: %+v, %v", step.name, got, mine)
@@ -93,21 +93,21 @@ func TestTakeover(t *testing.T) {
 		}
 
 		// An attempt that was taken over cannot change the record any more.
-		wantErr(t, s.Cancel(ctx, key, first))
-		wantErr(t, s.Complete(ctx, key, first, idempotency.Answer{Status: 409}))
+		fail.NowIf(t, s.Cancel(ctx, key, first))
+		fail.NowIf(t, s.Complete(ctx, key, first, idempotency.Answer{Status: 409}))
 		got, mine, err := s.Begin(ctx, key, sumA, 8, later, never)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if mine || !reflect.DeepEqual(got, second) {
 			t.Errorf("after the late words of the first attempt: %+v, %v; want %+v", got, mine, second)
 		}
 
-		wantErr(t, s.Cancel(ctx, key, second))
+		fail.NowIf(t, s.Cancel(ctx, key, second))
 		got, mine, err = s.Begin(ctx, key, sumB, 8, later, never)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if !mine || got.ResourceID != 8 {
 			t.Errorf("after a cancel: %+v, %v", got, mine)
 		}
-		wantErr(t, s.Cancel(ctx, key, idempotency.Record{ResourceID: 7, Attempt: 1})) // the same attempt of another reservation
+		fail.NowIf(t, s.Cancel(ctx, key, idempotency.Record{ResourceID: 7, Attempt: 1})) // the same attempt of another reservation
 		if _, mine, err := s.Begin(ctx, key, sumB, 9, later, never); mine || err != nil {
 			t.Errorf("a new reservation fell to an old attempt: %v, %v", mine, err)
 		}
@@ -159,24 +159,24 @@ func TestSweepTheOldest(t *testing.T) {
 		s, ctx := d.Idempotency(), t.Context()
 		for i, offset := range []time.Duration{0, time.Microsecond, 100 * time.Millisecond, time.Second} {
 			_, _, err := s.Begin(ctx, idempotency.Key{UserID: int64(i), Value: "k"}, sumA, 1, noon.Add(offset), never)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 		}
 		for _, want := range []int64{2, 1, 0} {
 			got, err := s.Sweep(ctx, noon.Add(time.Second), 2)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			fail.Unequal(t, got, want, "swept")
 		}
 		_, mine, err := s.Begin(ctx, idempotency.Key{UserID: 3, Value: "k"}, sumA, 1, noon, never)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if mine {
 			t.Error("the youngest was swept too")
 		}
 		ended, end := context.WithCancel(ctx)
 		end()
 		_, mine, err = s.Begin(ended, idempotency.Key{UserID: 4, Value: "k"}, sumA, 1, noon, never)
-		if wantErr(t, err, context.Canceled); mine {
+		if fail.Unless(t, err, context.Canceled); mine {
 			t.Error("reserved without having written")
 		}
-		wantErr(t, s.Cancel(ended, idempotency.Key{UserID: 3, Value: "k"}, idempotency.Record{ResourceID: 1, Attempt: 1}), context.Canceled)
+		fail.Unless(t, s.Cancel(ended, idempotency.Key{UserID: 3, Value: "k"}, idempotency.Record{ResourceID: 1, Attempt: 1}), context.Canceled)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -31,7 +32,7 @@ func openLateSale(t *testing.T, d *DB, stock int64) *lateSale {
 func (s *lateSale) open() {
 	s.Helper()
 	st, err := s.store.Open(s.Context(), 1, s.epoch)
-	wantErr(s.T, err)
+	fail.NowIf(s.T, err)
 	s.epoch = st.Epoch
 }
 
@@ -39,7 +40,7 @@ func (s *lateSale) open() {
 func (s *lateSale) close() {
 	s.Helper()
 	st, err := s.store.Close(s.Context(), 1)
-	wantErr(s.T, err)
+	fail.NowIf(s.T, err)
 	s.epoch = st.Epoch
 }
 
@@ -60,9 +61,9 @@ func (s *lateSale) cancelled(id int64) contract.LateMoney {
 		s.Error("listed before Redis was told")
 	}
 	due, _, err := s.store.Returns(s.Context(), contract.Return{}, 10)
-	wantErr(s.T, err)
+	fail.NowIf(s.T, err)
 	for _, r := range due {
-		wantErr(s.T, s.store.Returned(s.Context(), r, 1000))
+		fail.NowIf(s.T, s.store.Returned(s.Context(), r, 1000))
 	}
 	o := order.Order{ID: id, VoucherID: 1, UserID: 100 + id, Status: order.Cancelled, Key: order.KeyHash(id)}
 	m := contract.LateMoney{PaymentID: fmt.Sprint("pay_", id), Order: o}
@@ -75,7 +76,7 @@ func (s *lateSale) cancelled(id int64) contract.LateMoney {
 func (s *lateSale) undecided(payment string) bool {
 	s.Helper()
 	all, err := s.store.LateMoney(s.Context(), "", 10)
-	wantErr(s.T, err)
+	fail.NowIf(s.T, err)
 	return slices.ContainsFunc(all, func(m contract.LateMoney) bool { return m.PaymentID == payment })
 }
 
@@ -120,18 +121,21 @@ func TestTheVoucherIsMissing(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 10)
 		money := s.cancelled(1)
+		wantMissing := func(err error) {
+			fail.Unless(t, err, order.ErrUnavailable)
+			fail.Unless(t, err, order.ErrVoucherMissing)
+		}
 		for id, known := range map[int64]bool{2: true, 3: false} {
 			if !known {
 				d.prices.known = nil
 			}
-			wantErr(t, d.rows.Exec("UPDATE vouchers SET id = 77 WHERE id = 1").Error)
+			fail.NowIf(t, d.rows.Exec("UPDATE vouchers SET id = 77 WHERE id = 1").Error)
 			for range 2 {
-				_, err := s.store.Persist(t.Context(), []contract.Accepted{s.reserved(id, false)})
-				wantErr(t, err, order.ErrUnavailable, order.ErrVoucherMissing)
+				wantMissing(fail.Of(s.store.Persist(t.Context(), []contract.Accepted{s.reserved(id, false)})))
 			}
-			wantErr(t, errOf(s.store.Reject(t.Context(), s.reserved(1, true))), order.ErrUnavailable, order.ErrVoucherMissing)
+			wantMissing(fail.Of(s.store.Reject(t.Context(), s.reserved(1, true))))
 			s.wantUndecided(money)
-			wantErr(t, d.rows.Exec("UPDATE vouchers SET id = 1 WHERE id = 77").Error)
+			fail.NowIf(t, d.rows.Exec("UPDATE vouchers SET id = 1 WHERE id = 77").Error)
 			s.persists(order.Unpaid, s.reserved(id, false))
 		}
 		s.persists(order.Paid, s.reserved(1, true))
@@ -159,7 +163,7 @@ func TestLateMoneyTakesAVoucherThatTheGateReserved(t *testing.T) {
 		settles(t, d, receipt("pay_10", 10), order.Settlement{Outcome: order.SettledLate, Repeated: true})
 		settles(t, d, receipt("second", 10), order.Settlement{Outcome: order.RefundNotPayable})
 
-		wantErr(t, errOf(d.Lifecycle().BeginRefund(t.Context(), 10)))
+		fail.NowIf(t, fail.Of(d.Lifecycle().BeginRefund(t.Context(), 10)))
 		due, _, err := s.store.Returns(t.Context(), contract.Return{}, 10)
 		if err != nil || len(due) != 1 || due[0].Total != 2 || len(due[0].Orders) != 1 || !due[0].Orders[0].Late {
 			t.Errorf("due: %+v, %v", due, err)
@@ -175,10 +179,10 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 		s := openLateSale(t, d, 4)
 		m := s.cancelled(10)
 		for range 2 {
-			wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundNoStock))
+			fail.NowIf(t, s.store.RefundLate(t.Context(), m, order.RefundNoStock))
 		}
 		s.persists(order.Rejected, s.reserved(10, true))
-		wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundOtherOrder))
+		fail.NowIf(t, s.store.RefundLate(t.Context(), m, order.RefundOtherOrder))
 		s.wantMoney(10, order.RefundNoStock, true)
 		settles(t, d, receipt("more", 10), order.Settlement{Outcome: order.RefundNoStock})
 
@@ -193,15 +197,15 @@ func TestLateMoneyIsDecidedOnce(t *testing.T) {
 		other := s.reserved(13, false)
 		other.UserID = 112
 		s.persists(order.Unpaid, other)
-		wantErr(t, errOf(s.store.Persist(t.Context(), []contract.Accepted{s.reserved(12, true)})), order.ErrAlreadyOrdered)
-		wantErr(t, errOf(s.store.Reject(t.Context(), s.reserved(12, true))))
+		fail.Unless(t, fail.Of(s.store.Persist(t.Context(), []contract.Accepted{s.reserved(12, true)})), order.ErrAlreadyOrdered)
+		fail.NowIf(t, fail.Of(s.store.Reject(t.Context(), s.reserved(12, true))))
 		s.wantMoney(12, order.RefundOtherOrder, true)
 		s.wantUndecided()
 
 		// The provider gives the money back by itself.
 		s.cancelled(14)
 		for range 2 {
-			wantErr(t, d.Lifecycle().MarkRefunded(t.Context(), "pay_14"))
+			fail.NowIf(t, d.Lifecycle().MarkRefunded(t.Context(), "pay_14"))
 		}
 		s.persists(order.Rejected, s.reserved(14, true))
 		s.wantMoney(14, order.RefundNotPayable, false)
@@ -223,7 +227,7 @@ func TestLateMoneyOutlivesAnEpoch(t *testing.T) {
 		stale := s.reserved(11, true)
 		stale.Epoch = 2
 		s.open()
-		wantErr(t, errOf(s.store.Persist(t.Context(), []contract.Accepted{stale})), order.ErrStaleEpoch)
+		fail.Unless(t, fail.Of(s.store.Persist(t.Context(), []contract.Accepted{stale})), order.ErrStaleEpoch)
 		rejects(t, d, order.Rejected, stale)
 		s.wantUndecided(m)
 		s.persists(order.Paid, s.reserved(11, true))
@@ -242,9 +246,9 @@ func TestLateMoneyOfSeveralPayments(t *testing.T) {
 		if err != nil || len(left) != 1 || left[0].Order.Status != order.Paid {
 			t.Fatalf("%+v, %v", left, err)
 		}
-		wantErr(t, s.store.RefundLate(t.Context(), left[0], order.RefundNotPayable))
+		fail.NowIf(t, s.store.RefundLate(t.Context(), left[0], order.RefundNotPayable))
 		details, err := d.Lifecycle().Details(t.Context(), left[0].Order)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if bought(details) != 1 || len(details.Payments) != 2 {
 			t.Errorf("%+v", details.Payments)
 		}
@@ -256,21 +260,21 @@ func TestLateMoneyOfAForgottenVoucher(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 1)
 		first := s.cancelled(10)
-		wantErr(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is on sale
+		fail.Unless(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is on sale
 		s.persists(order.Unpaid, s.reserved(11, false))
 		cancelOrders(t, d, 11)
 		settles(t, d, receipt("pay_11", 11), order.Settlement{Outcome: order.LateUndecided})
 		second := first
 		second.PaymentID, second.Order.ID, second.Order.UserID = "pay_11", 11, 111
 		s.close()
-		wantErr(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is closed, not forgotten
-		wantErr(t, s.store.Forget(t.Context(), 1, s.epoch, time.Now().AddDate(1, 0, 0)))
+		fail.Unless(t, s.store.PayForgotten(t.Context(), first), order.ErrConflict) // it is closed, not forgotten
+		fail.NowIf(t, s.store.Forget(t.Context(), 1, s.epoch, time.Now().AddDate(1, 0, 0)))
 		for range 2 {
-			wantErr(t, s.store.PayForgotten(t.Context(), first))
+			fail.NowIf(t, s.store.PayForgotten(t.Context(), first))
 		}
 		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
 		s.wantMoney(10, order.SettledLate, false)
-		wantErr(t, s.store.PayForgotten(t.Context(), second), voucher.ErrSoldOut)
+		fail.Unless(t, s.store.PayForgotten(t.Context(), second), voucher.ErrSoldOut)
 		s.wantMoney(11, order.LateUndecided, false)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1, Returned: 2})
 	})
@@ -304,7 +308,7 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 				return err
 			})
 			final, err := s.store.Persist(t.Context(), []contract.Accepted{a})
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			outcomes[final[0]]++
 			if slices.Contains(states, order.Rejected) && final[0] != order.Rejected {
 				t.Errorf("order %d was rejected, and is %s", a.OrderID, final[0])
@@ -320,12 +324,12 @@ func TestLateMoneyAtTheSameInstant(t *testing.T) {
 				}
 			}
 			left, err := s.store.LateMoney(t.Context(), "", 10)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			for _, m := range left {
 				if final[0] == order.Rejected {
 					t.Errorf("order %d is rejected, and payment %s undecided", a.OrderID, m.PaymentID)
 				}
-				wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundNotPayable))
+				fail.NowIf(t, s.store.RefundLate(t.Context(), m, order.RefundNotPayable))
 			}
 		}
 		if a, err := d.Orders().Audit(t.Context(), 1); err != nil || !a.Balanced() || a.Orders != int64(outcomes[order.Paid]) {
@@ -345,7 +349,7 @@ func TestLatePayment(t *testing.T) {
 		settles(t, d, receipt("late", 10), order.Settlement{Outcome: order.SettledLate})
 		wantState(t, d, 10, order.Unpaid, order.Cancelled, order.Paid)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
-		wantErr(t, errOf(lifecycle.BeginRefund(t.Context(), 10)))
+		fail.NowIf(t, fail.Of(lifecycle.BeginRefund(t.Context(), 10)))
 
 		placeUnpaid(t, d, 11, 101)
 		cancelOrders(t, d, 11)
@@ -370,7 +374,7 @@ func TestMoneyAfterLateMoneyWasRefused(t *testing.T) {
 		t.Run("locked", func(t *testing.T) {
 			createVoucher(t, d, 2, 1)
 			place := func(id int64) {
-				wantErr(t, placeOrder(t.Context(), d, newUnpaid(id, 2, 100+id, time.Now().Add(time.Hour)), true))
+				fail.NowIf(t, placeOrder(t.Context(), d, newUnpaid(id, 2, 100+id, time.Now().Add(time.Hour)), true))
 			}
 			place(20)
 			cancelOrders(t, d, 20)
@@ -388,7 +392,7 @@ func TestMoneyAfterLateMoneyWasRefused(t *testing.T) {
 		t.Run("admission", func(t *testing.T) {
 			s := openLateSale(t, d, 1)
 			m := s.cancelled(10)
-			wantErr(t, s.store.RefundLate(t.Context(), m, order.RefundNoStock))
+			fail.NowIf(t, s.store.RefundLate(t.Context(), m, order.RefundNoStock))
 			settles(t, d, receipt("10 second", 10), order.Settlement{Outcome: order.RefundNoStock})
 			wantState(t, d, 10, order.Unpaid, order.Cancelled)
 

@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -27,13 +28,13 @@ func newUnpaid(id, voucherID, userID int64, payBy time.Time) order.Order {
 
 func placeUnpaid(t testing.TB, d *DB, id, userID int64) {
 	t.Helper()
-	wantErr(t, placeOrder(context.Background(), d, newUnpaid(id, 1, userID, time.Now().Add(time.Hour)), true))
+	fail.NowIf(t, placeOrder(context.Background(), d, newUnpaid(id, 1, userID, time.Now().Add(time.Hour)), true))
 }
 
 func cancelOrders(t testing.TB, d *DB, ids ...int64) {
 	t.Helper()
 	for _, id := range ids {
-		wantErr(t, errOf(d.Lifecycle().Cancel(context.Background(), id)))
+		fail.NowIf(t, fail.Of(d.Lifecycle().Cancel(context.Background(), id)))
 	}
 }
 
@@ -53,9 +54,9 @@ func settles(t testing.TB, d *DB, r order.Receipt, want order.Settlement) {
 func wantState(t testing.TB, d *DB, id int64, history ...order.Status) order.Details {
 	t.Helper()
 	o, err := d.Orders().Order(context.Background(), id)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	details, err := d.Lifecycle().Details(context.Background(), o)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	var got []order.Status
 	for _, e := range details.History {
 		got = append(got, e.Status)
@@ -83,10 +84,10 @@ func TestUnpaidOrderGivesItsVoucherBackOnce(t *testing.T) {
 		placeUnpaid(t, d, 11, 100) // the user may order again
 		wantAudit(t, d, order.Audit{InitialStock: 3, Stock: 2, Orders: 1, DistinctUsers: 1})
 
-		wantErr(t, errOf(d.Lifecycle().Cancel(t.Context(), 99)), order.ErrNotFound)
-		wantErr(t, placeOrder(t.Context(), d, newOrder(12, 1, 102), true))
+		fail.Unless(t, fail.Of(d.Lifecycle().Cancel(t.Context(), 99)), order.ErrNotFound)
+		fail.NowIf(t, placeOrder(t.Context(), d, newOrder(12, 1, 102), true))
 		_, err := d.Lifecycle().Cancel(t.Context(), 12) // it asks for no payment
-		wantErr(t, err, order.ErrNotCancellable)
+		fail.Unless(t, err, order.ErrNotCancellable)
 		if s, ok := errors.AsType[*order.StateError](err); !ok || s.Status != order.Confirmed {
 			t.Errorf("%v does not say that the order is confirmed", err)
 		}
@@ -98,19 +99,20 @@ func TestSoldOutVoucherSaysWhenAUnitMayReturn(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		now := stamp(time.Now())
 		for id := range int64(2) {
-			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), &voucher.Voucher{
+			fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), &voucher.Voucher{
 				ID: id + 1, Title: "t", PriceCents: priceCents, InitialStock: 2, Stock: 2, PayWithin: time.Hour,
 				BeginAt: now.Add(-time.Hour), EndAt: now.Add(time.Hour), Policy: voucher.DefaultPolicy(), CreatedAt: now,
 			}))
+
 		}
 		want := func(returns time.Time) {
 			t.Helper()
 			one, err := d.Vouchers().Voucher(t.Context(), 1)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			byID, err := d.Vouchers().VouchersByID(t.Context(), []int64{1})
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			list, err := d.Vouchers().Vouchers(t.Context(), voucher.List{State: voucher.StateOpen}, time.Now(), 1)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			for _, v := range []*voucher.Voucher{one, byID[1].Voucher, list[0]} {
 				// The time to pay is counted by the database's clock.
 				if off := v.ReturnsAt.Sub(returns).Abs(); v.ID != 1 || v.ReturnsAt.IsZero() != returns.IsZero() || off > time.Hour/2 {
@@ -119,7 +121,7 @@ func TestSoldOutVoucherSaysWhenAUnitMayReturn(t *testing.T) {
 			}
 		}
 		place := func(id, voucherID int64, payBy time.Time) {
-			wantErr(t, placeOrder(t.Context(), d, newUnpaid(id, voucherID, id, payBy), true))
+			fail.NowIf(t, placeOrder(t.Context(), d, newUnpaid(id, voucherID, id, payBy), true))
 		}
 		place(10, 2, now.Add(time.Hour))
 		place(11, 1, now.Add(3*time.Hour))
@@ -127,9 +129,9 @@ func TestSoldOutVoucherSaysWhenAUnitMayReturn(t *testing.T) {
 		place(12, 1, now.Add(2*time.Hour))
 		want(now.Add(2 * time.Hour))
 		_, err := d.Lifecycle().Cancel(t.Context(), 12)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		want(time.Time{})
-		wantErr(t, placeOrder(t.Context(), d, newOrder(13, 1, 13), true))
+		fail.NowIf(t, placeOrder(t.Context(), d, newOrder(13, 1, 13), true))
 		want(now.Add(3 * time.Hour))
 	})
 }
@@ -153,7 +155,7 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid})
 		settles(t, d, receipt("pay_1", 10), order.Settlement{Outcome: order.SettledPaid, Repeated: true})
 		settles(t, d, receipt("pay_2", 10), order.Settlement{Outcome: order.RefundNotPayable}) // paid twice
-		wantErr(t, errOf(lifecycle.Cancel(t.Context(), 10)), order.ErrNotCancellable)
+		fail.Unless(t, fail.Of(lifecycle.Cancel(t.Context(), 10)), order.ErrNotCancellable)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
 		if kept, err := lifecycle.PaymentOf(t.Context(), 10); err != nil || kept.ID != "pay_1" {
 			t.Errorf("the payment of a paid order: %+v, %v", kept, err)
@@ -166,14 +168,14 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		}
 		wantAudit(t, d, order.Audit{InitialStock: 1, Stock: 1})
 		due, err := lifecycle.DueRefunds(t.Context(), "", 10)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		want := []order.RefundRequest{{Key: "refund-pay_1", PaymentID: "pay_1", AmountCents: priceCents}, {Key: "refund-pay_2", PaymentID: "pay_2", AmountCents: priceCents}}
 		if !reflect.DeepEqual(due, want) {
 			t.Errorf("due: %+v", due)
 		}
 		for _, r := range due {
 			for range 2 {
-				wantErr(t, lifecycle.MarkRefunded(t.Context(), r.PaymentID))
+				fail.NowIf(t, lifecycle.MarkRefunded(t.Context(), r.PaymentID))
 			}
 		}
 		if due, err := lifecycle.DueRefunds(t.Context(), "", 10); err != nil || len(due) > 0 {
@@ -186,7 +188,7 @@ func TestPaidOrderIsRefunded(t *testing.T) {
 		if o, err := lifecycle.BeginRefund(t.Context(), 10); err != nil || o.Status != order.Refunded {
 			t.Errorf("%+v, %v", o, err)
 		}
-		wantErr(t, lifecycle.MarkRefunded(t.Context(), "pay_99"), order.ErrNotFound)
+		fail.Unless(t, lifecycle.MarkRefunded(t.Context(), "pay_99"), order.ErrNotFound)
 	})
 }
 
@@ -204,12 +206,12 @@ func TestMoneyIsNeverDropped(t *testing.T) {
 			t.Errorf("%d unmatched payments of %d, %v", n, cents, err)
 		}
 		for range 2 { // an operator gives it back at the provider, which says so
-			wantErr(t, d.Lifecycle().MarkRefunded(t.Context(), "nobody"))
+			fail.NowIf(t, d.Lifecycle().MarkRefunded(t.Context(), "nobody"))
 		}
 		if n, cents, err := d.Lifecycle().UnmatchedPayments(t.Context()); err != nil || n != 1 || cents != priceCents {
 			t.Errorf("after one was given back: %d unmatched payments of %d, %v", n, cents, err)
 		}
-		wantErr(t, placeOrder(t.Context(), d, newOrder(11, 1, 101), true))
+		fail.NowIf(t, placeOrder(t.Context(), d, newOrder(11, 1, 101), true))
 		settles(t, d, receipt("gift", 11), order.Settlement{Outcome: order.RefundNotPayable})
 		due, err := d.Lifecycle().DueRefunds(t.Context(), "", 10)
 		if err != nil || len(due) != 2 || due[0].PaymentID != "gift" || due[1].AmountCents != priceCents-1 {
@@ -229,7 +231,7 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 	won, firsts := map[order.Status]int{}, map[string]int{}
 	refunds := 0
 	for i := range int64(rounds) {
-		wantErr(t, placeOrder(t.Context(), d, newUnpaid(i+1, 1, i+1, time.Now().Add(-time.Second)), true))
+		fail.NowIf(t, placeOrder(t.Context(), d, newUnpaid(i+1, 1, i+1, time.Now().Add(-time.Second)), true))
 		var settled order.Settlement
 		var expired int
 		var notCancelled error
@@ -248,7 +250,7 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 			return err
 		})
 		o, err := d.Orders().Order(t.Context(), i+1)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		won[o.Status]++
 		// A payment that comes second takes a unit again, so it always ends as paid here.
 		if o.Status != order.Paid || !settled.Outcome.Bought() {
@@ -284,25 +286,25 @@ func TestMigrateBackWithOrders(t *testing.T) {
 		for i := range int64(5) {
 			placeUnpaid(t, d, i+1, i+1)
 		}
-		wantErr(t, placeOrder(t.Context(), d, newOrder(6, 1, 6), true))
+		fail.NowIf(t, placeOrder(t.Context(), d, newOrder(6, 1, 6), true))
 		for i := range int64(3) { // 1, 2 and 3 are paid, 4 is cancelled, 5 stays unpaid
 			settles(t, d, receipt(fmt.Sprint("pay_", i), i+1), order.Settlement{Outcome: order.SettledPaid})
 		}
-		wantErr(t, errOf(lifecycle.BeginRefund(t.Context(), 2)))
-		wantErr(t, errOf(lifecycle.BeginRefund(t.Context(), 3)))
-		wantErr(t, lifecycle.MarkRefunded(t.Context(), "pay_2"))
-		wantErr(t, errOf(lifecycle.Cancel(t.Context(), 4)))
+		fail.NowIf(t, fail.Of(lifecycle.BeginRefund(t.Context(), 2)))
+		fail.NowIf(t, fail.Of(lifecycle.BeginRefund(t.Context(), 3)))
+		fail.NowIf(t, lifecycle.MarkRefunded(t.Context(), "pay_2"))
+		fail.NowIf(t, fail.Of(lifecycle.Cancel(t.Context(), 4)))
 		before, err := d.Orders().Audit(t.Context(), 1)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 
 		const withoutPayment = 10
-		wantErr(t, errOf(d.migrate(t.Context(), func(m *migrate.Migrate) error { return m.Migrate(withoutPayment) })))
+		fail.NowIf(t, fail.Of(d.migrate(t.Context(), func(m *migrate.Migrate) error { return m.Migrate(withoutPayment) })))
 		rows := map[string]int{}
 		readRows(t, d, "SELECT status FROM orders", func(status string) { rows[status]++ })
 		if want := map[string]int{"confirmed": 3, "rejected": 3}; !reflect.DeepEqual(rows, want) {
 			t.Errorf("back: %v, want %v", rows, want)
 		}
-		wantErr(t, errOf(d.Migrate(t.Context())))
+		fail.NowIf(t, fail.Of(d.Migrate(t.Context())))
 		if after, err := d.Orders().Audit(t.Context(), 1); err != nil || after != before || !after.Balanced() {
 			t.Errorf("forward again: %+v, %v; want %+v", after, err, before)
 		}
@@ -320,14 +322,14 @@ func returned(orders ...order.Order) (all []contract.ReturnedOrder) {
 func readRows(t *testing.T, d *DB, query string, row func(text string)) {
 	t.Helper()
 	rows, err := d.readers.QueryContext(t.Context(), query)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	defer rows.Close()
 	for rows.Next() {
 		var text string
-		wantErr(t, rows.Scan(&text))
+		fail.NowIf(t, rows.Scan(&text))
 		row(text)
 	}
-	wantErr(t, rows.Err())
+	fail.NowIf(t, rows.Err())
 }
 
 // Under admission, stock that orders give back is booked for the gate under the epoch of that moment. Once the epoch is
@@ -362,7 +364,7 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 		cancelOrders(t, d, 10, 11, 12)
 		due(contract.Return{VoucherID: 1, Bucket: 0, Epoch: 2, Total: 2, Orders: returned(order.Order{ID: 10, UserID: 100}, order.Order{ID: 12, UserID: 102, Key: 2})},
 			contract.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Total: 1, Orders: returned(order.Order{ID: 11, UserID: 101, Key: 1})})
-		wantErr(t, store.Returned(t.Context(), contract.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Orders: returned(order.Order{ID: 11})}, 77))
+		fail.NowIf(t, store.Returned(t.Context(), contract.Return{VoucherID: 1, Bucket: 1, Epoch: 2, Orders: returned(order.Order{ID: 11})}, 77))
 		st, err := store.EpochState(t.Context(), 1)
 		if err != nil || st.Stock != 7 || st.Returned != 3 || st.Seq[1] != 77 {
 			t.Errorf("%+v, %v", st, err)
@@ -372,7 +374,7 @@ func TestReturnsAreBookedForTheGate(t *testing.T) {
 			t.Errorf("%v, %v", states, err)
 		}
 
-		wantErr(t, errOf(store.Close(t.Context(), 1)))
+		fail.NowIf(t, fail.Of(store.Close(t.Context(), 1)))
 		cancelOrders(t, d, 13) // no epoch is open: there is nobody to tell
 		due()
 		if st, err = store.EpochState(t.Context(), 1); err != nil || st.Epoch != 3 || st.Returned != 4 {

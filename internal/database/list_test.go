@@ -12,6 +12,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -60,7 +61,7 @@ func TestListsOfVouchers(t *testing.T) {
 			v := newVoucher(1+id*7919%101, 1)
 			v.BeginAt = now.Add(time.Duration(random.IntN(7)-3) * time.Microsecond)
 			v.EndAt = v.BeginAt.Add(time.Duration(1+random.IntN(3)) * time.Microsecond)
-			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+			fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 			all = append(all, v)
 		}
 		everyList(func(list voucher.List) {
@@ -71,7 +72,7 @@ func TestListsOfVouchers(t *testing.T) {
 			var got []int64
 			for {
 				page, err := d.Vouchers().Vouchers(t.Context(), list, now, 3)
-				wantErr(t, err)
+				fail.NowIf(t, err)
 				if len(page) == 0 {
 					break
 				}
@@ -109,7 +110,7 @@ func TestListsAreNotScans(t *testing.T) {
 				return d.Vouchers().listed(db, list, time.Now().UTC(), 100).Find(&[]voucherRow{})
 			})
 			var plan []map[string]any
-			wantErr(t, d.rows.Raw(explain+statement).Scan(&plan).Error)
+			fail.NowIf(t, d.rows.Raw(explain+statement).Scan(&plan).Error)
 			plan = slices.DeleteFunc(plan, func(of map[string]any) bool { // of the parts: a table without rows is scanned
 				return strings.Contains(strings.ToLower(fmt.Sprint(of)), "subquery table:s ")
 			})

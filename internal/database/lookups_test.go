@@ -21,9 +21,9 @@ func TestLookups(t *testing.T) {
 		wantDue(t, d, later)
 		for id, name := range map[int64]string{10: "pay_a", 11: "pay_b"} {
 			p, err := d.Lifecycle().PaymentOf(t.Context(), id)
-			wantErr(t, err)
+			fail.NowIf(t, err)
 			p.ID, p.URL = name, "http://pay.test/"+name
-			wantErr(t, errOf(d.Lifecycle().KeepPayment(t.Context(), p)))
+			fail.NowIf(t, fail.Of(d.Lifecycle().KeepPayment(t.Context(), p)))
 		}
 		wantDue(t, d, time.Now().Add(-time.Hour))
 		wantDue(t, d, later, 10, 11)
@@ -55,7 +55,7 @@ func TestLookups(t *testing.T) {
 func wantDue(t *testing.T, d *DB, at time.Time, orders ...int64) []order.Lookup {
 	t.Helper()
 	due, err := d.Lifecycle().DueLookups(t.Context(), at, 10)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	found := map[int64]bool{}
 	for _, one := range due {
 		found[one.OrderID] = true

@@ -40,7 +40,7 @@ func open(t testing.TB, c Config) *DB {
 func openMigrated(t testing.TB, c Config) *DB {
 	t.Helper()
 	d := open(t, c)
-	wantErr(t, errOf(d.Migrate(t.Context())))
+	fail.NowIf(t, fail.Of(d.Migrate(t.Context())))
 	return d
 }
 
@@ -56,7 +56,7 @@ func engines(t *testing.T, fn func(t *testing.T, d *DB)) {
 // createVoucher stores a voucher with a stock.
 func createVoucher(t testing.TB, d *DB, id, stock int64) {
 	t.Helper()
-	wantErr(t, d.Vouchers().CreateVoucher(t.Context(), newVoucher(id, stock)))
+	fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), newVoucher(id, stock)))
 }
 
 func newVoucher(id, stock int64) *voucher.Voucher {
@@ -96,21 +96,6 @@ func wantAudit(t *testing.T, d *DB, want order.Audit) {
 	fail.Unequal(t, got, want, "audit")
 }
 
-func wantErr(t testing.TB, err error, want ...error) {
-	t.Helper()
-	for _, w := range want {
-		if !errors.Is(err, w) {
-			t.Fatalf("error is %v, want %v", err, w)
-		}
-	}
-	if len(want) == 0 && err != nil {
-		t.Fatalf("error is %v, want none", err)
-	}
-}
-
-// errOf returns the error of a call whose result does not matter.
-func errOf[T any](_ T, err error) error { return err }
-
 // runAtOnce calls fn n times at the same moment and returns the error of each call.
 func runAtOnce(n int, fn func(i int) error) []error {
 	errs := make([]error, n)
@@ -130,7 +115,7 @@ func runAtOnce(n int, fn func(i int) error) []error {
 // allAtOnce is runAtOnce for calls that all succeed.
 func allAtOnce(t testing.TB, n int, fn func(i int) error) {
 	t.Helper()
-	wantErr(t, errors.Join(runAtOnce(n, fn)...))
+	fail.NowIf(t, errors.Join(runAtOnce(n, fn)...))
 }
 
 // countErrs counts how often each of the outcomes occurred. Any other outcome fails the test.

@@ -52,7 +52,7 @@ func TestMigrateForwardBackAndForward(t *testing.T) {
 			}
 		}
 		createVoucher(t, d, 1, 1)
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1")))
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "UPDATE schema_migrations SET dirty = 1")))
 		if _, err := d.Migrate(t.Context()); err == nil {
 			t.Error("went on with a schema of which nobody knows how far it came")
 		}
@@ -96,10 +96,10 @@ func TestClusterLockOfADeadMigration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, databaseConfig(testkit.SQLite(t)))
 		_, err := d.singles.ExecContext(t.Context(), "CREATE TABLE schema_migrations_owner (id INT PRIMARY KEY, owner VARCHAR(32) NOT NULL, beat BIGINT NOT NULL)")
-		wantErr(t, err)
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO schema_migrations_owner VALUES (1, '', 0)")))
+		fail.NowIf(t, err)
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "INSERT INTO schema_migrations_owner VALUES (1, '', 0)")))
 		first, second := newClusterLock(d.singles), newClusterLock(d.singles)
-		wantErr(t, first.take(t.Context()))
+		fail.NowIf(t, first.take(t.Context()))
 		free := first.keep(t.Context())
 		taken := make(chan error, 1)
 		go func() { taken <- second.take(t.Context()) }()
@@ -107,13 +107,13 @@ func TestClusterLockOfADeadMigration(t *testing.T) {
 		if len(taken) > 0 {
 			t.Fatalf("taken from a living owner: %v", <-taken)
 		}
-		wantErr(t, free())
-		wantErr(t, <-taken)
+		fail.NowIf(t, free())
+		fail.NowIf(t, <-taken)
 
 		began := time.Now()
-		wantErr(t, first.take(t.Context())) // nobody beats any more
+		fail.NowIf(t, first.take(t.Context())) // nobody beats any more
 		fail.Unequal(t, time.Since(began), deadAfter*second.pause, "taken from a dead owner after")
-		wantErr(t, second.beat(t.Context()), errLockLost)
-		wantErr(t, clusterMigrations{lock: second}.SetVersion(1, true), errLockLost)
+		fail.Unless(t, second.beat(t.Context()), errLockLost)
+		fail.Unless(t, clusterMigrations{lock: second}.SetVersion(1, true), errLockLost)
 	})
 }

@@ -40,27 +40,27 @@ func TestServerKilledUnderLoad(t *testing.T) {
 			}
 		})
 	}()
-	wantErr(t, warm.wait(t.Context()))
+	fail.NowIf(t, warm.wait(t.Context()))
 	server.Kill()
 	for _, err := range <-done {
-		wantErr(t, err, order.ErrUnavailable)
+		fail.Unless(t, err, order.ErrUnavailable)
 	}
-	wantErr(t, errOf(d.Orders().Order(t.Context(), 1)), order.ErrUnavailable)
-	wantErr(t, d.Ping(t.Context()), order.ErrUnavailable)
+	fail.Unless(t, fail.Of(d.Orders().Order(t.Context(), 1)), order.ErrUnavailable)
+	fail.Unless(t, d.Ping(t.Context()), order.ErrUnavailable)
 
 	server.Restart()
-	wantErr(t, d.Ping(t.Context()))
+	fail.NowIf(t, d.Ping(t.Context()))
 	for i := range confirmed {
 		for _, id := range confirmed[i] {
 			fail.If(t, fail.Of(d.Orders().Order(t.Context(), id)), "order %d was confirmed and is gone", id)
 		}
 	}
 	audit, err := d.Orders().Audit(t.Context(), 1)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	if !audit.Balanced() {
 		t.Errorf("after recovery: %+v", audit)
 	}
-	wantErr(t, placeOrder(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
+	fail.NowIf(t, placeOrder(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
 
 	// It dies while connections are idle in their pools. That the driver cannot say goodbye on them is no failure of a stop.
 	server.Kill()
@@ -74,5 +74,5 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		conn := <-conns
 		testkit.Until(t, "the connection is reset", func() bool { _, err := conn.Write([]byte{0}); return err != nil })
 	}
-	wantErr(t, d.Close())
+	fail.NowIf(t, d.Close())
 }

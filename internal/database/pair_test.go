@@ -7,6 +7,7 @@ import (
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/pairing"
+	"seckill/internal/testkit/fail"
 )
 
 // Each step compares what it replaces.
@@ -27,16 +28,16 @@ func TestPairs(t *testing.T) {
 			}
 		}
 		want("paired", first)
-		wantErr(t, s.ProposeMark(t.Context(), first, "b"))
-		wantErr(t, s.ProposeMark(t.Context(), first, "c")) // another process, later
+		fail.NowIf(t, s.ProposeMark(t.Context(), first, "b"))
+		fail.NowIf(t, s.ProposeMark(t.Context(), first, "c")) // another process, later
 		want("proposed", pairing.Record{Mark: "a", Next: "b", Partner: "r"})
-		wantErr(t, s.SettleMark(t.Context(), "c", "r"))
-		wantErr(t, s.SettleMark(t.Context(), "b", "s"))
+		fail.NowIf(t, s.SettleMark(t.Context(), "c", "r"))
+		fail.NowIf(t, s.SettleMark(t.Context(), "b", "s"))
 		want("settled", pairing.Record{Mark: "b", Partner: "s"})
-		wantErr(t, s.LeavePair(t.Context(), pairing.Record{Mark: "b"}))
+		fail.NowIf(t, s.LeavePair(t.Context(), pairing.Record{Mark: "b"}))
 		want("left", pairing.Record{Mark: "b", Partner: "s", Clean: true})
 		now, err := s.Pair(t.Context())
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if taken, err := s.TakePair(t.Context(), now, pairing.Record{Generation: 1, Mark: "d", Partner: "r"}); !taken || err != nil {
 			t.Errorf("taken %v, %v", taken, err)
 		}
@@ -53,24 +54,24 @@ func TestStoreOfAnEarlierGeneration(t *testing.T) {
 			return d.AdmissionStore().WithPair(func() (int64, error) { return generation, err })
 		}
 		earlier, later, unpaired := of(0, nil), of(1, nil), of(0, pairing.ErrUnpaired)
-		wantErr(t, errOf(earlier.Persist(t.Context(), []contract.Accepted{accepted(1, 1, 1)})))
+		fail.NowIf(t, fail.Of(earlier.Persist(t.Context(), []contract.Accepted{accepted(1, 1, 1)})))
 		closed, err := later.Close(t.Context(), 1)
-		wantErr(t, err)
-		wantErr(t, errOf(later.Persist(t.Context(), []contract.Accepted{accepted(2, 1, 2)})))
+		fail.NowIf(t, err)
+		fail.NowIf(t, fail.Of(later.Persist(t.Context(), []contract.Accepted{accepted(2, 1, 2)})))
 		opened, err := later.Open(t.Context(), 1, closed.Epoch)
-		if wantErr(t, err); opened.Generation != 1 {
+		if fail.NowIf(t, err); opened.Generation != 1 {
 			t.Errorf("opened as %+v", opened)
 		}
 		sameEpoch := accepted(5, 1, 5) // of another Redis, which has come to the same epoch
 		sameEpoch.Epoch = 4
 		for what, err := range map[string]error{
-			"Persist":               errOf(earlier.Persist(t.Context(), []contract.Accepted{accepted(3, 1, 3)})),
-			"Persist, same epoch":   errOf(earlier.Persist(t.Context(), []contract.Accepted{sameEpoch})),
-			"Close":                 errOf(earlier.Close(t.Context(), 1)),
-			"CloseAbove":            errOf(earlier.CloseAbove(t.Context(), 1, 50)),
-			"Persist, while broken": errOf(unpaired.Persist(t.Context(), []contract.Accepted{accepted(4, 1, 4)})),
-			"Reject, while broken":  errOf(unpaired.Reject(t.Context(), accepted(4, 1, 4))),
-			"Close, while broken":   errOf(unpaired.Close(t.Context(), 1)),
+			"Persist":               fail.Of(earlier.Persist(t.Context(), []contract.Accepted{accepted(3, 1, 3)})),
+			"Persist, same epoch":   fail.Of(earlier.Persist(t.Context(), []contract.Accepted{sameEpoch})),
+			"Close":                 fail.Of(earlier.Close(t.Context(), 1)),
+			"CloseAbove":            fail.Of(earlier.CloseAbove(t.Context(), 1, 50)),
+			"Persist, while broken": fail.Of(unpaired.Persist(t.Context(), []contract.Accepted{accepted(4, 1, 4)})),
+			"Reject, while broken":  fail.Of(unpaired.Reject(t.Context(), accepted(4, 1, 4))),
+			"Close, while broken":   fail.Of(unpaired.Close(t.Context(), 1)),
 		} {
 			if !errors.Is(err, pairing.ErrUnpaired) || errors.Is(err, order.ErrStaleEpoch) {
 				t.Errorf("%s: %v", what, err)

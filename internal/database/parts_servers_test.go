@@ -18,7 +18,7 @@ func TestLastUnitThatIsLockedIsNotSoldOut(t *testing.T) {
 		for i, strategy := range partedStocks {
 			v := newVoucher(int64(i+1), 1)
 			v.Policy.Stock = strategy
-			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+			fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 			holding := make(chan struct{})
 			errFails := errors.New("the order fails")
 			errs := runAtOnce(2, func(n int) error {
@@ -38,13 +38,13 @@ func TestLastUnitThatIsLockedIsNotSoldOut(t *testing.T) {
 					testkit.Until(t, "the other buyer waits for the row", func() bool {
 						var n int
 						const query = "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE '%stock_parts%'"
-						wantErr(t, d.readers.QueryRowContext(ctx, query).Scan(&n))
+						fail.NowIf(t, d.readers.QueryRowContext(ctx, query).Scan(&n))
 						return n > 0
 					})
 					return errFails
 				})
 			})
-			wantErr(t, errs[0], errFails)
+			fail.Unless(t, errs[0], errFails)
 			fail.If(t, errs[1], strategy)
 			wantNoOpenTransaction(t, d)
 		}
@@ -58,7 +58,7 @@ func partsFromTwoNodes(t *testing.T, here, there *DB) {
 	for i, strategy := range partedStocks {
 		v := newVoucher(int64(i+1), stock)
 		v.Policy.Stock = strategy
-		wantErr(t, here.Vouchers().CreateVoucher(t.Context(), v))
+		fail.NowIf(t, here.Vouchers().CreateVoucher(t.Context(), v))
 		got := map[error]int{}
 		for round := int64(0); got[nil] < stock && round < 20; round++ { // an order may give up after repeated collisions
 			for err, n := range countErrs(t, runAtOnce(stock+10, func(n int) error {
@@ -69,7 +69,7 @@ func partsFromTwoNodes(t *testing.T, here, there *DB) {
 			}
 		}
 		a, err := there.Orders().Audit(t.Context(), v.ID)
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		if a.Orders != stock || a.Stock != 0 || !a.Balanced() || got[nil] != stock {
 			t.Errorf("%s: %+v after %v", strategy, a, got)
 		}
@@ -84,7 +84,7 @@ func groupsFromTwoNodes(t *testing.T, here, there *DB) {
 	for round := int64(0); got[nil] < stock && round < 20; round++ { // a group may give up after repeated collisions
 		for err, n := range countErrs(t, runAtOnce(stock+10, func(n int) error {
 			id := 1_000*round + int64(n+1)
-			return errOf([]*DB{here, there}[n%2].Orders().PlaceGrouped(t.Context(), newOrder(id, 1, id), 0))
+			return fail.Of([]*DB{here, there}[n%2].Orders().PlaceGrouped(t.Context(), newOrder(id, 1, id), 0))
 		}), nil, voucher.ErrSoldOut, order.ErrUnavailable) {
 			got[err] += n
 		}

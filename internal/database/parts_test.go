@@ -26,7 +26,7 @@ func parted(t *testing.T, stock int64, fn func(t *testing.T, d *DB, v *voucher.V
 				wipe(t, d)
 				v := newVoucher(1, stock)
 				v.Policy.Stock = strategy
-				wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+				fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 				fn(t, d, v)
 			})
 		}
@@ -63,15 +63,15 @@ func TestPartsSellEachUnitOnce(t *testing.T) {
 func TestStrandedStockIsFound(t *testing.T) {
 	parted(t, 40, func(t *testing.T, d *DB, v *voucher.Voucher) {
 		for n, only := range []string{"UPDATE stock_parts SET stock = CASE WHEN part = 11 THEN 1 ELSE 0 END", "UPDATE vouchers SET stock = 1"} {
-			wantErr(t, errOf(d.singles.ExecContext(t.Context(), only)))
+			fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), only)))
 			user := int64(0)
 			for v.FirstPart(user) <= 11 { // units are looked for from there on
 				user++
 			}
 			user += int64(1000 * n)
 			wantStock(t, d, 1, 1, 0)
-			wantErr(t, buyPart(t.Context(), d, v, newOrder(100+user, 1, 10_000+user)))
-			wantErr(t, buyPart(t.Context(), d, v, newOrder(101+user, 1, 10_001+user)), voucher.ErrSoldOut)
+			fail.NowIf(t, buyPart(t.Context(), d, v, newOrder(100+user, 1, 10_000+user)))
+			fail.Unless(t, buyPart(t.Context(), d, v, newOrder(101+user, 1, 10_001+user)), voucher.ErrSoldOut)
 		}
 	})
 }
@@ -83,25 +83,25 @@ func TestPartsThroughAnOrdersLife(t *testing.T) {
 		buy := func(id int64) error {
 			return buyPart(t.Context(), d, v, newUnpaid(id, 1, 100+id, time.Now().Add(time.Hour)))
 		}
-		wantErr(t, buy(1))
-		wantErr(t, buy(2))
-		wantErr(t, buy(3), voucher.ErrSoldOut)
+		fail.NowIf(t, buy(1))
+		fail.NowIf(t, buy(2))
+		fail.Unless(t, buy(3), voucher.ErrSoldOut)
 		cancelOrders(t, d, 1, 1)
 		wantAudit(t, d, order.Audit{InitialStock: 2, Stock: 1, Orders: 1, DistinctUsers: 1})
-		wantErr(t, buy(4))
-		wantErr(t, buy(5), voucher.ErrSoldOut)
+		fail.NowIf(t, buy(4))
+		fail.Unless(t, buy(5), voucher.ErrSoldOut)
 		settles(t, d, receipt(fmt.Sprint("none left ", v.Policy.Stock), 1), order.Settlement{Outcome: order.RefundNoStock})
 
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "UPDATE stock_parts SET stock = 1 WHERE part = 1")))
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "UPDATE stock_parts SET stock = 1 WHERE part = 1")))
 		if v.Policy.Stock == voucher.StockUnits { // its row is gone
-			wantErr(t, errOf(d.singles.ExecContext(t.Context(), "INSERT INTO stock_parts (voucher_id, part, stock) VALUES (1, 1, 1)")))
+			fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "INSERT INTO stock_parts (voucher_id, part, stock) VALUES (1, 1, 1)")))
 		}
 		cancelOrders(t, d, 2)
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "UPDATE vouchers SET stock = 0")))
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "UPDATE vouchers SET stock = 0")))
 		if got, err := d.Lifecycle().MarkPaid(t.Context(), receipt(fmt.Sprint("late ", v.Policy.Stock), 2)); err != nil || got.Outcome != order.SettledLate {
 			t.Errorf("late money: %+v, %v", got, err)
 		}
-		wantErr(t, buy(6), voucher.ErrSoldOut)
+		fail.Unless(t, buy(6), voucher.ErrSoldOut)
 	})
 }
 
@@ -115,7 +115,7 @@ func TestPartsAddUp(t *testing.T) {
 			wipePayments(t, d)
 			v.InitialStock = rapid.Int64Range(1, 9).Draw(rt, "stock")
 			v.Stock = v.InitialStock
-			wantErr(t, d.Vouchers().CreateVoucher(t.Context(), v))
+			fail.NowIf(t, d.Vouchers().CreateVoucher(t.Context(), v))
 			left := v.Stock
 			var held []int64
 			for _, cancel := range rapid.SliceOfN(rapid.Bool(), 1, 15).Draw(rt, "cancels") {
@@ -148,6 +148,6 @@ func TestPartsAddUp(t *testing.T) {
 func wipePayments(t *testing.T, d *DB) {
 	t.Helper()
 	for _, table := range []string{"order_payments", "payments", "returned_orders"} {
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "DELETE FROM "+table)))
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "DELETE FROM "+table)))
 	}
 }

@@ -27,7 +27,7 @@ func TestRepeatedInsertMeetsItsOwnRow(t *testing.T) {
 		fail.Unequal(t, committed.n, 4, "statements")
 		wantStock(t, d, 1, 5, 0)
 		// A row that was there before is not its own.
-		wantErr(t, d.Vouchers().CreateVoucher(t.Context(), newVoucher(1, 5)), errDuplicate)
+		fail.Unless(t, d.Vouchers().CreateVoucher(t.Context(), newVoucher(1, 5)), errDuplicate)
 	})
 }
 

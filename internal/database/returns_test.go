@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"seckill/internal/admission/contract"
+	"seckill/internal/testkit/fail"
 )
 
 // The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no other
@@ -21,7 +22,7 @@ func TestReturnsInPages(t *testing.T) {
 				next++
 				_, err := d.singles.ExecContext(t.Context(), "INSERT INTO returned_orders (order_id, voucher_id, user_id, bucket, epoch) VALUES (?, ?, ?, ?, ?)",
 					next, voucherID, next, bucket, epoch)
-				wantErr(t, err)
+				fail.NowIf(t, err)
 			}
 		}
 		for id := range int64(3) {
@@ -44,7 +45,7 @@ func TestReturnsInPages(t *testing.T) {
 				var due []contract.Return
 				var err error
 				due, more, err = store.Returns(t.Context(), after, limit)
-				if wantErr(t, err); len(due) > limit {
+				if fail.NowIf(t, err); len(due) > limit {
 					t.Fatalf("%d buckets, at most %d", len(due), limit)
 				}
 				for _, r := range due {

@@ -21,13 +21,13 @@ func wantNoOpenTransaction(t *testing.T, d *DB) {
 	if d.name != "mysql" {
 		// If a write transaction can begin, no other one is open.
 		conn, err := d.writers.Conn(context.Background())
-		wantErr(t, err)
+		fail.NowIf(t, err)
 		defer conn.Close()
-		wantErr(t, errOf(conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")))
-		wantErr(t, errOf(conn.ExecContext(context.Background(), "ROLLBACK")))
+		fail.NowIf(t, fail.Of(conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")))
+		fail.NowIf(t, fail.Of(conn.ExecContext(context.Background(), "ROLLBACK")))
 		return
 	}
-	wantErr(t, testkit.NoTransaction(t.Context(), d.writers, time.Minute, "vouchers", "orders"))
+	fail.NowIf(t, testkit.NoTransaction(t.Context(), d.writers, time.Minute, "vouchers", "orders"))
 }
 
 // A transaction that fails, panics or is cancelled leaves nothing behind, and is over with its function.
@@ -49,16 +49,16 @@ func TestTransactionThatDoesNotCommit(t *testing.T) {
 				return errors.Join(insert(ctx, tx), errDeadlock)
 			}, errDeadlock},
 			"a panic": {func(ctx context.Context, _ func(), tx order.Tx) error {
-				wantErr(t, take(ctx, tx))
+				fail.NowIf(t, take(ctx, tx))
 				panic(mine)
 			}, mine},
 			"cancelled, then another statement": {func(ctx context.Context, cancel func(), tx order.Tx) error {
-				wantErr(t, take(ctx, tx))
+				fail.NowIf(t, take(ctx, tx))
 				cancel()
 				return insert(ctx, tx)
 			}, context.Canceled},
 			"cancelled, then success": {func(ctx context.Context, cancel func(), tx order.Tx) error {
-				wantErr(t, take(ctx, tx))
+				fail.NowIf(t, take(ctx, tx))
 				cancel()
 				return nil
 			}, context.Canceled},
@@ -80,7 +80,7 @@ func TestTransactionThatDoesNotCommit(t *testing.T) {
 						return tc.fn(ctx, cancel, tx)
 					})
 				}()
-				if wantErr(t, err, tc.want); attempts != 1 {
+				if fail.Unless(t, err, tc.want); attempts != 1 {
 					t.Errorf("%d attempts", attempts)
 				}
 				wantNoOpenTransaction(t, d)
@@ -119,26 +119,28 @@ func TestPools(t *testing.T) {
 				return tx.Decrement(ctx, 1)
 			})
 		})
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+		fail.NowIf(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 			_, _, err := tx.StockOf(ctx, 1)
 			fail.Unequal(t, d.writers.Stats().InUse, 0, "writers in use")
 			return err
 		}))
+
 		allAtOnce(t, 30, func(i int) error {
 			return placeOrder(t.Context(), d, newOrder(int64(i+1), 1, int64(i+1)), true)
 		})
 		wantStock(t, d, 1, 0, 32)
 		for _, d := range []*DB{d, large} {
-			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-				wantErr(t, flushed(ctx, tx, tx.SetStock(ctx, 1, 1)))
+			fail.NowIf(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+				fail.NowIf(t, flushed(ctx, tx, tx.SetStock(ctx, 1, 1)))
 				short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 				defer cancel()
-				wantErr(t, placeOrder(short, d, newOrder(99, 1, 99), true), context.DeadlineExceeded)
+				fail.Unless(t, placeOrder(short, d, newOrder(99, 1, 99), true), context.DeadlineExceeded)
 				return nil
 			}))
+
 			wantNoOpenTransaction(t, d)
 		}
-		wantErr(t, errOf(d.Orders().Order(t.Context(), 99)), order.ErrNotFound)
+		fail.Unless(t, fail.Of(d.Orders().Order(t.Context(), 99)), order.ErrNotFound)
 	})
 }
 
@@ -151,28 +153,29 @@ func TestWholeTransactionInOneTrip(t *testing.T) {
 				return errors.Join(tx.Decrement(ctx, o.VoucherID), tx.Insert(ctx, o, true))
 			})
 		}
-		wantErr(t, sell(newOrder(1, 1, 42)))
-		wantErr(t, sell(newOrder(2, 1, 43)), voucher.ErrSoldOut)
-		wantErr(t, sell(newOrder(3, 7, 43)), voucher.ErrNotFound)
+		fail.NowIf(t, sell(newOrder(1, 1, 42)))
+		fail.Unless(t, sell(newOrder(2, 1, 43)), voucher.ErrSoldOut)
+		fail.Unless(t, sell(newOrder(3, 7, 43)), voucher.ErrNotFound)
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
 
 		createVoucher(t, d, 2, 5)
-		wantErr(t, sell(newOrder(4, 2, 42)))
-		wantErr(t, sell(newOrder(5, 2, 42)), order.ErrAlreadyOrdered)
-		wantErr(t, sell(newOrder(4, 2, 43)), order.ErrAlreadyOrdered) // the id
+		fail.NowIf(t, sell(newOrder(4, 2, 42)))
+		fail.Unless(t, sell(newOrder(5, 2, 42)), order.ErrAlreadyOrdered)
+		fail.Unless(t, sell(newOrder(4, 2, 43)), order.ErrAlreadyOrdered) // the id
 		wantStock(t, d, 2, 4, 1)
 
 		// Two other writes than those of the order flow.
 		createVoucher(t, d, 3, 5)
 		both := func(want error, writes func(ctx context.Context, tx order.Tx) error, orders ...order.Order) {
 			t.Helper()
-			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			fail.Unless(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				err := writes(ctx, tx)
 				for _, o := range orders {
 					err = errors.Join(err, tx.Insert(ctx, o, true))
 				}
 				return err
 			}), want)
+
 		}
 		fenced := func(token uint64) func(ctx context.Context, tx order.Tx) error {
 			return func(ctx context.Context, tx order.Tx) error { return tx.DecrementFenced(ctx, 3, token) }
@@ -193,12 +196,13 @@ func TestWholeTransactionInOneTrip(t *testing.T) {
 func TestRefusedStatementLeavesTheRest(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			wantErr(t, flushed(ctx, tx, tx.Insert(ctx, newOrder(1, 1, 42), true)))
-			wantErr(t, flushed(ctx, tx, tx.Insert(ctx, newOrder(2, 1, 42), true)), order.ErrAlreadyOrdered)
-			wantErr(t, flushed(ctx, tx, tx.SetStock(ctx, 1, -1)), voucher.ErrSoldOut)
+		fail.NowIf(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			fail.NowIf(t, flushed(ctx, tx, tx.Insert(ctx, newOrder(1, 1, 42), true)))
+			fail.Unless(t, flushed(ctx, tx, tx.Insert(ctx, newOrder(2, 1, 42), true)), order.ErrAlreadyOrdered)
+			fail.Unless(t, flushed(ctx, tx, tx.SetStock(ctx, 1, -1)), voucher.ErrSoldOut)
 			return tx.Decrement(ctx, 1)
 		}))
+
 		wantAudit(t, d, order.Audit{InitialStock: 1, Orders: 1, DistinctUsers: 1})
 	})
 }

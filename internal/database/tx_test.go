@@ -19,7 +19,7 @@ func transact(t *testing.T, d *DB, fn func(ctx context.Context, tx order.Tx) err
 func wantStock(t *testing.T, d *DB, id, stock, version int64) {
 	t.Helper()
 	v, err := d.Vouchers().Voucher(context.Background(), id)
-	wantErr(t, err)
+	fail.NowIf(t, err)
 	if v.Stock != stock || v.Version != version {
 		t.Errorf("stock %d, version %d; want %d, %d", v.Stock, v.Version, stock, version)
 	}
@@ -73,9 +73,7 @@ func TestEachWayToTakeFromTheStock(t *testing.T) {
 				wipe(t, d)
 				createVoucher(t, d, 1, test.stock)
 				for n, step := range test.steps {
-					if err := transact(t, d, step.do); !errors.Is(err, step.want) {
-						t.Errorf("step %d: %v, want %v", n+1, err, step.want)
-					}
+					fail.Unless(t, transact(t, d, step.do), step.want, "step %d", n+1)
 				}
 				wantStock(t, d, 1, test.left, test.versions)
 			})
@@ -86,7 +84,7 @@ func TestEachWayToTakeFromTheStock(t *testing.T) {
 func wipe(t *testing.T, d *DB) {
 	t.Helper()
 	for _, table := range []string{"vouchers", "stock_parts", "orders", "admission_seqs"} {
-		wantErr(t, errOf(d.singles.ExecContext(t.Context(), "DELETE FROM "+table)))
+		fail.NowIf(t, fail.Of(d.singles.ExecContext(t.Context(), "DELETE FROM "+table)))
 	}
 }
 
@@ -101,7 +99,7 @@ func TestNoSuchVoucher(t *testing.T) {
 			"TakeUnit":         func(ctx context.Context, tx order.Tx) error { return tx.TakeUnit(ctx, 1, 0) },
 			"DecrementFenced":  func(ctx context.Context, tx order.Tx) error { return tx.DecrementFenced(ctx, 1, 1) },
 		} {
-			t.Run(name, func(t *testing.T) { wantErr(t, transact(t, d, do), voucher.ErrNotFound) })
+			t.Run(name, func(t *testing.T) { fail.Unless(t, transact(t, d, do), voucher.ErrNotFound) })
 		}
 	})
 }
@@ -111,32 +109,33 @@ func TestUniqueIsThePolicysChoice(t *testing.T) {
 		insert := func(o order.Order, unique bool) error {
 			return transact(t, d, func(ctx context.Context, tx order.Tx) error { return tx.Insert(ctx, o, unique) })
 		}
-		wantErr(t, insert(newOrder(1, 1, 42), true))
-		wantErr(t, insert(newOrder(2, 1, 42), true), order.ErrAlreadyOrdered)
-		wantErr(t, insert(newOrder(1, 1, 43), true), order.ErrAlreadyOrdered) // the id
-		wantErr(t, insert(newOrder(3, 2, 42), true))                          // another voucher
-		wantErr(t, insert(newOrder(4, 1, 42), false))                         // not asked to be unique
-		wantErr(t, insert(newOrder(5, 1, 42), false))
+		fail.NowIf(t, insert(newOrder(1, 1, 42), true))
+		fail.Unless(t, insert(newOrder(2, 1, 42), true), order.ErrAlreadyOrdered)
+		fail.Unless(t, insert(newOrder(1, 1, 43), true), order.ErrAlreadyOrdered) // the id
+		fail.NowIf(t, insert(newOrder(3, 2, 42), true))                           // another voucher
+		fail.NowIf(t, insert(newOrder(4, 1, 42), false))                          // not asked to be unique
+		fail.NowIf(t, insert(newOrder(5, 1, 42), false))
 
 		rejected := newOrder(6, 1, 44)
 		rejected.Status = order.Rejected
-		wantErr(t, insert(rejected, true))
+		fail.NowIf(t, insert(rejected, true))
 		for user, want := range map[int64]bool{42: true, 43: false, 44: false} {
-			wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			fail.NowIf(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
 				has, err := tx.Ordered(ctx, 1, user)
 				fail.Unequal(t, has, want, "user %d has ordered", user)
 				return err
 			}))
+
 		}
-		wantErr(t, insert(newOrder(7, 1, 44), true)) // a rejected order does not count
+		fail.NowIf(t, insert(newOrder(7, 1, 44), true)) // a rejected order does not count
 	})
 }
 
 func TestTransactionSeesItsOwnWrites(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 5)
-		wantErr(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
-			wantErr(t, errors.Join(tx.Insert(ctx, newOrder(1, 1, 42), true), tx.Decrement(ctx, 1)))
+		fail.NowIf(t, transact(t, d, func(ctx context.Context, tx order.Tx) error {
+			fail.NowIf(t, errors.Join(tx.Insert(ctx, newOrder(1, 1, 42), true), tx.Decrement(ctx, 1)))
 			has, err := tx.Ordered(ctx, 1, 42)
 			if err != nil || !has {
 				t.Errorf("own order: %v, %v", has, err)
@@ -145,9 +144,10 @@ func TestTransactionSeesItsOwnWrites(t *testing.T) {
 			if err != nil || stock != 4 || version != 1 {
 				t.Errorf("own stock: %d, version %d, %v", stock, version, err)
 			}
-			wantStock(t, d, 1, 5, 0) // not visible outside the transaction yet
+			wantStock(t, d, 1, 5, 0)
 			return nil
 		}))
+
 		wantStock(t, d, 1, 4, 1)
 	})
 }

@@ -2,7 +2,6 @@ package eventlog_test
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"slices"
 	"sync"
@@ -103,9 +102,7 @@ func TestLeaseIsRecorded(t *testing.T) {
 		if e := events[2]; e.At != releasing.UnixNano() || *e.LeftMS != -200 || e.Stored == nil || !reflect.DeepEqual(*e.Stored, want) {
 			t.Errorf("releasing: %+v, stored %+v", e, e.Stored)
 		}
-		if e := events[3]; e.Began != events[2].At {
-			t.Errorf("released: %+v", e)
-		}
+		fail.Unequal(t, events[3].Began, events[2].At, "the release began")
 	})
 }
 
@@ -118,9 +115,7 @@ func TestRefusalNamesTheHolder(t *testing.T) {
 		lock.ErrUnavailable,
 	} {
 		l := eventlog.Locker("lua", &fake{err: err}, rec)
-		if _, got := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(got, err) {
-			t.Errorf("Acquire = %v, want %v", got, err)
-		}
+		fail.Unless(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{})), err, "Acquire")
 		events := w.events(t)
 		if e := events[len(events)-1]; e.Kind != eventlog.Refused || e.Error != err.Error() || e.Began != events[len(events)-2].At {
 			t.Errorf("%+v", e)
@@ -210,9 +205,7 @@ func TestEachReleaseIsRecorded(t *testing.T) {
 	held, err := l.Acquire(t.Context(), "seat", lock.Options{})
 	fail.NowIf(t, err)
 	for _, want := range []error{lock.ErrUnavailable, lock.ErrExpired, lock.ErrNotHeld} {
-		if err := held.Release(t.Context()); !errors.Is(err, want) {
-			t.Errorf("Release = %v, want %v", err, want)
-		}
+		fail.Unless(t, held.Release(t.Context()), want, "Release")
 	}
 	panics, err := l.Acquire(t.Context(), "seat", lock.Options{})
 	fail.NowIf(t, err)

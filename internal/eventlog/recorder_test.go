@@ -115,7 +115,5 @@ func TestCloseReturnsTheFirstFailedWrite(t *testing.T) {
 	rec.Record(context.Background(), eventlog.Event{Kind: eventlog.Begun})
 	w.err = errors.New("another reason")
 	rec.Record(context.Background(), eventlog.Event{Kind: eventlog.Begun})
-	if err := rec.Close(); !errors.Is(err, full) {
-		t.Errorf("Close = %v, want the first failure", err)
-	}
+	fail.Unless(t, rec.Close(), full, "Close")
 }

@@ -2,7 +2,6 @@ package fulfil
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -43,9 +42,7 @@ func TestOnlyCrashingAttemptsCount(t *testing.T) {
 		m.work(t, nil, func() {
 			m.flow(10*time.Second, 10*time.Minute)
 			m.set(func() {
-				if len(m.attempts) != 0 {
-					t.Errorf("attempts were counted in an outage: %v", m.attempts)
-				}
+				fail.Unequal(t, len(m.attempts), 0, "attempts that were counted in an outage")
 				m.dbErr = nil
 			})
 			m.wantAfter(t, 10*time.Second, 70)
@@ -201,9 +198,7 @@ func TestWhoseAttemptsAreDeadly(t *testing.T) {
 		attempt := func(w *worker, want error) {
 			t.Helper()
 			e := retryEntry{entry: m.entries[0].entry}
-			if err := w.attempts.record(t.Context(), &e); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", w.name, err, want)
-			}
+			fail.Unless(t, w.attempts.record(t.Context(), &e), want, "%s", w.name)
 		}
 		after(first, second)
 		attempt(first, nil)

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/admission/contract"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // fakeAdmissionStore is a store of which only Persist and Reject work.
@@ -161,9 +162,7 @@ func (m *fakeStreams) wantNoneRejected(t *testing.T, d time.Duration) {
 func (m *fakeStreams) wantNoAttempts(t *testing.T) {
 	t.Helper()
 	for id, unfinished := range m.attempts {
-		if len(unfinished) != 0 {
-			t.Errorf("entry %s has unfinished attempts of %v", id, unfinished)
-		}
+		fail.Unequal(t, len(unfinished), 0, "unfinished attempts of entry %s", id)
 	}
 }
 

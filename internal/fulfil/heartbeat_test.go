@@ -119,9 +119,7 @@ func TestHeartbeatKeysExpire(t *testing.T) {
 			}
 		}
 		simulate.Sleep(f.liveness.ttl())
-		if client.Exists(t.Context(), f.liveness.key("dies")).Val() != 0 {
-			t.Error("the key of a dead process stays")
-		}
+		fail.Unequal(t, client.Exists(t.Context(), f.liveness.key("dies")).Val(), 0, "keys of a dead process")
 	})
 }
 

@@ -376,9 +376,7 @@ func (s *env) checkStream(st *stream, confirmed map[string]string) {
 	if want := s.stock/int64(s.buckets) - int64(len(confirmed)); err != nil || meta[ledger.FieldStock] != text(want) {
 		s.t.Errorf("%s: %v, %v; %d are confirmed", st.keys.Meta, meta, err, len(confirmed))
 	}
-	if extra := cmp.Or(meta[ledger.FieldExtra], "0"); extra != "0" {
-		s.t.Errorf("%s: its entries have %s orders beyond one each, and there are none", st.keys.Meta, extra)
-	}
+	fail.Unequal(s.t, cmp.Or(meta[ledger.FieldExtra], "0"), "0", "%s: orders of its entries beyond one each, of which there are none", st.keys.Meta)
 	users, err := s.client.HGetAll(ctx, st.keys.Users).Result()
 	if err != nil || fmt.Sprint(users) != fmt.Sprint(confirmed) {
 		s.t.Errorf("%s: %v, %v; confirmed %v", st.keys.Users, users, err, confirmed)
@@ -406,9 +404,7 @@ func (s *env) wantDeadLetters(voucherID int64, reasons ...Reason) {
 	for _, l := range s.deadLetters(voucherID) {
 		got = append(got, Reason(l.Values[ledger.DeadReason].(string)))
 	}
-	if fmt.Sprint(got) != fmt.Sprint(reasons) {
-		s.t.Errorf("dead letters %v, want %v", got, reasons)
-	}
+	fail.Unequal(s.t, fmt.Sprint(got), fmt.Sprint(reasons), "dead letters")
 }
 
 // makeEpochStale starts a new epoch of a voucher, so that orders accepted before are refused.

@@ -114,13 +114,9 @@ func TestIdleChannelsAreUnsubscribed(t *testing.T) {
 		for range 2 {
 			s.await(f, s.accept(1, 1)[0])
 			simulate.Sleep(unsubscribeAfter - time.Second)
-			if subscribed() != 1 {
-				t.Error("unsubscribed too early")
-			}
+			fail.Unequal(t, subscribed(), 1, "unsubscribed too early")
 			simulate.Sleep(unsubscribeAfter + time.Second)
-			if subscribed() != 0 {
-				t.Error("not unsubscribed")
-			}
+			fail.Unequal(t, subscribed(), 0, "not unsubscribed")
 		}
 	})
 }

@@ -93,8 +93,6 @@ func deliveriesOfClaimedEntries(t *testing.T, s *env) {
 		t.Fatalf("claimed %v, %v", entries, err)
 	}
 	for _, e := range entries {
-		if e.deliveries != 2 {
-			t.Errorf("entry %s was delivered %d times, want 2", e.id, e.deliveries)
-		}
+		fail.Unequal(t, e.deliveries, 2, "deliveries of entry %s", e.id)
 	}
 }

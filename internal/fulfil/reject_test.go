@@ -331,9 +331,7 @@ func storesDoNotBelongTogether(t *testing.T, s *env) {
 	if left := s.left(); left == 0 {
 		t.Error("the workers have taken the entries")
 	}
-	if _, err := s.db.Orders().Order(t.Context(), accepted[0].OrderID); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("an order was persisted: %v", err)
-	}
+	fail.Unless(t, fail.Of(s.db.Orders().Order(t.Context(), accepted[0].OrderID)), order.ErrNotFound, "the order in the database")
 	broken.Store(false)
 	s.wantFinalState(0)
 }

@@ -67,9 +67,8 @@ func splitVoucherRejects(t *testing.T, s *env) {
 		for _, l := range dead {
 			reasons[b] += fmt.Sprint(l.Values[ledger.DeadReason])
 		}
-		if back := s.client.HGet(t.Context(), s.keysOf(1, b).Meta, ledger.FieldReturned).Val(); back != fmt.Sprint(len(dead)) {
-			t.Errorf("bucket %d: %s returned, dead letters %v", b, back, dead)
-		}
+		back := s.client.HGet(t.Context(), s.keysOf(1, b).Meta, ledger.FieldReturned).Val()
+		fail.Unequal(t, back, fmt.Sprint(len(dead)), "returned in bucket %d with the dead letters %v", b, dead)
 	}
 	if want := map[int]string{refused.Bucket: string(StaleEpoch), malformed.Bucket: string(Malformed), nameless.Bucket: string(Malformed)}; fmt.Sprint(reasons) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", reasons, want)

@@ -37,9 +37,7 @@ func sameAnswer(t *testing.T, first, second *httptest.ResponseRecorder) {
 		t.Errorf("first %d %s, then %d %s", first.Code, first.Body, second.Code, second.Body)
 	}
 	for _, h := range []string{"Content-Type", "Location"} {
-		if first.Header().Get(h) != second.Header().Get(h) {
-			t.Errorf("%s was %q, then %q", h, first.Header().Get(h), second.Header().Get(h))
-		}
+		fail.Unequal(t, second.Header().Get(h), first.Header().Get(h), "%s of the repetition", h)
 	}
 	if replayed(first) || !replayed(second) {
 		t.Errorf("the answers were replayed: %v, then %v", replayed(first), replayed(second))
@@ -59,9 +57,7 @@ func TestFinalAnswersAreReplayed(t *testing.T) {
 			first := r.do(t, keyed("k"))
 			r.orders.place = failing(errors.New("this must not be asked"))
 			sameAnswer(t, first, r.do(t, keyed("k")))
-			if got := len(r.orders.requests()); got != 1 {
-				t.Errorf("carried out %d times", got)
-			}
+			fail.Unequal(t, len(r.orders.requests()), 1, "times that it was carried out")
 		})
 	}
 }
@@ -190,9 +186,7 @@ func TestAnotherRequestUnderTheSameKey(t *testing.T) {
 	sameAnswer(t, first, r.do(t, create))
 	create.body = voucherBody("stock", "101")
 	wantProblem(t, r.do(t, create), http.StatusUnprocessableEntity, "idempotency_key_reused")
-	if n := len(r.vouchers.store.list); n != 1 {
-		t.Errorf("%d vouchers, want 1", n)
-	}
+	fail.Unequal(t, len(r.vouchers.store.list), 1, "vouchers")
 
 	// The same key of another user is another key; an empty object counts as no body.
 	theirs := keyed("k")
@@ -215,9 +209,7 @@ func TestVoucherIsCreatedOnce(t *testing.T) {
 	wantProblem(t, r.do(t, create), http.StatusServiceUnavailable, "unavailable")
 	r.now = r.now.Add(11 * time.Second)
 	r.want(t, create, http.StatusCreated)
-	if n := len(r.vouchers.store.list); n != 1 {
-		t.Errorf("%d vouchers, want 1", n)
-	}
+	fail.Unequal(t, len(r.vouchers.store.list), 1, "vouchers")
 }
 
 // Without a reservation no work begins. An order that was accepted is answered, also if its answer cannot be kept.
@@ -281,9 +273,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 	close(finish)
 	wg.Wait()
 	first := <-answers
-	if first.Code != http.StatusCreated {
-		t.Errorf("%d %s", first.Code, first.Body)
-	}
+	fail.Unequal(t, first.Code, http.StatusCreated, "%s", first.Body)
 	sameAnswer(t, first, r.do(t, keyed("k")))
 }
 
@@ -303,7 +293,5 @@ func TestLostLockAndIdempotency(t *testing.T) {
 	if rec := r.do(t, place); rec.Code != http.StatusCreated || rec.Header().Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d %s", rec.Code, rec.Body)
 	}
-	if n := len(r.orders.requests()); n != 1 {
-		t.Errorf("carried out %d times", n)
-	}
+	fail.Unequal(t, len(r.orders.requests()), 1, "times that it was carried out")
 }

@@ -12,6 +12,7 @@ import (
 	"seckill/internal/httpapi"
 	"seckill/internal/order"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // hold sends requests of users that stay in progress until release is called.
@@ -59,9 +60,7 @@ func TestLimits(t *testing.T) {
 				r := newFixture(t, lab, func(cfg *httpapi.Config, _ *fixture) { cfg.Limits = c.limits })
 				release := r.hold(t, c.method, c.path, c.users...)
 				rec := r.serve(t.Context(), c.method, c.path, fmt.Sprint("X-User-ID: ", c.user))
-				if rec.Code != c.status {
-					t.Errorf("beyond the limit: %d %s", rec.Code, rec.Body)
-				}
+				fail.Unequal(t, rec.Code, c.status, "beyond the limit: %s", rec.Body)
 				if shed := c.status == 503 || c.status == 429; shed && (rec.Header().Get("Retry-After") != "1" || rec.Header().Get("Connection") != "close") {
 					t.Errorf("headers %v", rec.Header())
 				}

@@ -36,9 +36,7 @@ func TestListsAreRevalidated(t *testing.T) {
 		fail.Unequal(t, r.do(t, call{"GET", path, "", []string{"Accept-Encoding: " + no}}).Header().Get("Content-Encoding"), "", "to %s: Content-Encoding", no)
 	}
 	tags := map[string]string{plain.Header().Get("Etag"): "identity", zipped.Header().Get("Etag"): "gzip"}
-	if len(tags) != 2 {
-		t.Errorf("both have the ETag %v", tags)
-	}
+	fail.Unequal(t, len(tags), 2, "different ETags, of %v", tags)
 	again := func(tag string) int {
 		rec := r.do(t, call{"GET", path, "", []string{"Accept-Encoding: " + tags[tag], "If-None-Match: " + `"other", W/` + tag}})
 		fail.Unequal(t, rec.Header().Get("Cache-Control"), "no-cache", "Cache-Control")

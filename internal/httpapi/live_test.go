@@ -93,9 +93,7 @@ func (w *watched) figures() (f figures, id string) {
 	if !ok || e.name != "" {
 		w.t.Fatalf("event %+v, open: %v", e, ok)
 	}
-	if err := json.Unmarshal([]byte(e.data), &f); err != nil {
-		w.t.Fatalf("%v: %s", err, e.data)
-	}
+	fail.NowIf(w.t, json.Unmarshal([]byte(e.data), &f), "%s", e.data)
 	return f, e.id
 }
 
@@ -159,9 +157,7 @@ func TestLiveFigures(t *testing.T) {
 		for range 2 { // all that is kept
 			f, _ = other.figures()
 		}
-		if f.Outcomes["confirmed"] != 3 {
-			t.Errorf("after the gap: %+v", f)
-		}
+		fail.Unequal(t, f.Outcomes["confirmed"], 3, "after the gap: %+v", f)
 	})
 }
 
@@ -181,9 +177,7 @@ func TestLiveFiguresOfARush(t *testing.T) {
 			return order.Order{ID: 7, VoucherID: req.VoucherID, UserID: req.UserID, Status: order.Confirmed}, nil
 		}
 		r.do(t, call{"POST", fmt.Sprintf("/api/v1/vouchers/%d/rush", id), `{"buyers":100}`, nil})
-		if status := r.do(t, call{"GET", fmt.Sprintf("/api/v1/vouchers/%d/orders", id), "", nil}).Code; status != http.StatusOK {
-			t.Errorf("the list of orders: %d", status)
-		}
+		fail.Unequal(t, r.do(t, call{"GET", fmt.Sprintf("/api/v1/vouchers/%d/orders", id), "", nil}).Code, http.StatusOK, "the list of orders")
 		r.do(t, call{"PATCH", fmt.Sprintf("/api/v1/vouchers/%d", id), `{"paused":true}`, []string{"If-Match: *", "Content-Type: application/json"}})
 		f, _ := w.figures()
 		// A bucket of the histogram is one part in a hundred wide.
@@ -276,9 +270,7 @@ func TestLiveFiguresEnd(t *testing.T) {
 			t.Errorf("%+v", f.Audit)
 		}
 		free := r.api.FillStreams()
-		if refused := watch(t, s, id); refused.status != http.StatusServiceUnavailable {
-			t.Errorf("one stream too many: %d", refused.status)
-		}
+		fail.Unequal(t, watch(t, s, id).status, http.StatusServiceUnavailable, "one stream too many")
 		free()
 		r.api.EndWaits()
 		if e, open := w.next(); open {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/testkit/fail"
 )
 
 // labAt is lab mode with these host names, besides those of loopback.
@@ -76,9 +77,7 @@ func TestProbesNeedNoHost(t *testing.T) {
 			t.Errorf("GET %s without Host: status %d: %s", path, rec.Code, rec.Body)
 		}
 	}
-	if rec := sent(t.Context(), r.handler, "POST", mint, ""); rec.Code != http.StatusForbidden {
-		t.Errorf("POST %s without Host: status %d, want 403", mint, rec.Code)
-	}
+	fail.Unequal(t, sent(t.Context(), r.handler, "POST", mint, "").Code, http.StatusForbidden, "POST %s without Host", mint)
 }
 
 // TestLabModeRefusesOtherSites is about what a page of another site can send without rebinding: the address
@@ -124,9 +123,8 @@ func TestLabModeRefusesOtherSites(t *testing.T) {
 					wantProblem(t, sent(t.Context(), r.handler, method, path, here, append(c.headers, "X-User-ID: 42")...), http.StatusForbidden, "forbidden")
 				}
 			}
-			if rec := sent(t.Context(), r.handler, "GET", "/api/v1/vouchers", here, c.headers...); rec.Code != http.StatusOK {
-				t.Errorf("GET: status %d, want 200: it changes nothing, and the page cannot read it", rec.Code)
-			}
+			rec = sent(t.Context(), r.handler, "GET", "/api/v1/vouchers", here, c.headers...)
+			fail.Unequal(t, rec.Code, http.StatusOK, "GET, which changes nothing, and the page cannot read it")
 		})
 	}
 }
@@ -182,7 +180,6 @@ func TestProfilesAreNotForPages(t *testing.T) {
 		}
 	}
 	// Where others reach the listener too, it has any name.
-	if rec := sent(arrived("10.1.2.3"), newFixture(t).api.Debug(), "GET", "/debug/pprof/cmdline", "api-1:9100"); rec.Code != http.StatusOK {
-		t.Errorf("by a name in the cluster: status %d, want 200", rec.Code)
-	}
+	rec := sent(arrived("10.1.2.3"), newFixture(t).api.Debug(), "GET", "/debug/pprof/cmdline", "api-1:9100")
+	fail.Unequal(t, rec.Code, http.StatusOK, "by a name in the cluster")
 }

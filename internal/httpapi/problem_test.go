@@ -118,9 +118,7 @@ func TestErrorsAreAnswered(t *testing.T) {
 					t.Errorf("logged as a warning: %s", log)
 				}
 			} else if want.status >= 500 {
-				if n := strings.Count(r.log.String(), p.RequestID); n != 1 {
-					t.Errorf("logged %d times, want once: %s", n, r.log.String())
-				}
+				fail.Unequal(t, strings.Count(r.log.String(), p.RequestID), 1, "times in the log: %s", r.log.String())
 				if !strings.Contains(r.log.String(), "while placing") {
 					t.Errorf("the log does not say why: %s", r.log.String())
 				}
@@ -165,9 +163,7 @@ func TestDetailOfThePolicy(t *testing.T) {
 	r := newFixture(t)
 	rec := r.do(t, call{"POST", "/api/v1/vouchers", voucherBody("policy", `{"lock": "naive"}`),
 		[]string{"Authorization: Bearer " + adminToken}})
-	if p := wantProblem(t, rec, http.StatusForbidden, "lab_only"); p.Detail != `lock "naive"` {
-		t.Errorf("detail %q", p.Detail)
-	}
+	fail.Unequal(t, wantProblem(t, rec, http.StatusForbidden, "lab_only").Detail, `lock "naive"`)
 }
 
 func TestPanic(t *testing.T) {

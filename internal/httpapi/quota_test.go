@@ -70,9 +70,7 @@ func TestKeysPerUser(t *testing.T) {
 	for range 3 { // a repetition stores nothing more
 		r.do(t, keyed("a"))
 	}
-	if keys.left != 1 {
-		t.Errorf("one key and its repetitions leave %d of 2, want 1", keys.left)
-	}
+	fail.Unequal(t, keys.left, 1, "keys that are left of 2, after one and its repetitions")
 	r.orders.place = failing(order.ErrBusy)
 	wantProblem(t, r.do(t, keyed("b")), http.StatusConflict, "busy")
 	fail.Unequal(t, keys.left, 1, "a key that is free again leaves")
@@ -105,9 +103,7 @@ func TestLookUpsPerUser(t *testing.T) {
 			t.Errorf("%s %s: no Retry-After", c.method, c.path)
 		}
 	}
-	if r.idem.finds.Load() != 1 {
-		t.Errorf("the store was asked %d times, want once", r.idem.finds.Load())
-	}
+	fail.Unequal(t, r.idem.finds.Load(), 1, "times that the store was asked")
 }
 
 // A key that is sent again and again costs as much as a look-up, whether its order was placed or the voucher is busy.

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 // newRequest is a request with headers, each as "Name: value". Remote-Addr is the client's address.
@@ -85,16 +87,10 @@ type problemJSON struct {
 // wantProblem checks the form and the code of a problem, and returns it.
 func wantProblem(t testing.TB, rec *httptest.ResponseRecorder, status int, code string) problemJSON {
 	t.Helper()
-	if rec.Code != status {
-		t.Errorf("status %d, want %d; body %s", rec.Code, status, rec.Body)
-	}
-	if got := rec.Header().Get("Content-Type"); got != "application/problem+json" {
-		t.Errorf("Content-Type %q, want application/problem+json", got)
-	}
+	fail.Unequal(t, rec.Code, status, "%s", rec.Body)
+	fail.Unequal(t, rec.Header().Get("Content-Type"), "application/problem+json")
 	var p problemJSON
-	if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil {
-		t.Fatalf("the problem is not JSON: %v: %s", err, rec.Body)
-	}
+	fail.NowIf(t, json.Unmarshal(rec.Body.Bytes(), &p), "the problem is not JSON: %s", rec.Body)
 	if p.Code != code || p.Status != status || p.Title == "" || p.Type != "urn:seckill:problem:"+code {
 		t.Errorf("problem %+v, want code %q and status %d", p, code, status)
 	}

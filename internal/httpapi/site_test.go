@@ -50,9 +50,7 @@ func TestSiteAndEncodedSlashes(t *testing.T) {
 		wantProblem(t, sent(t.Context(), r.handler, "GET", path, "example.com"), http.StatusNotFound, "not_found")
 	}
 	for _, path := range []string{"/static/x/buyers.js", "/static/x/%62uyers.js"} {
-		if rec := sent(t.Context(), r.handler, "GET", path, "example.com"); rec.Code != http.StatusOK {
-			t.Errorf("%s: %d", path, rec.Code)
-		}
+		fail.Unequal(t, sent(t.Context(), r.handler, "GET", path, "example.com").Code, http.StatusOK, "%s", path)
 	}
 }
 

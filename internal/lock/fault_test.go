@@ -34,15 +34,9 @@ func TestFaultsAreInjectedAtTheirPoints(t *testing.T) {
 		lock.Fault{Point: lock.BeforeCommit, Effect: lock.EffectError},
 		lock.Fault{Point: lock.HolderCrash, Effect: lock.EffectAbandon},
 		lock.Fault{Point: lock.CriticalSection, Effect: lock.EffectPanic})
-	if err := p.Pass(t.Context(), lock.AfterCommit); err != nil {
-		t.Errorf("a point without a fault gave %v", err)
-	}
-	if err := p.Pass(t.Context(), lock.BeforeCommit); !errors.Is(err, lock.ErrInjected) {
-		t.Errorf("an error gave %v", err)
-	}
-	if err := p.Pass(t.Context(), lock.HolderCrash); !errors.Is(err, lock.ErrAbandoned) {
-		t.Errorf("an abandoned holder gave %v", err)
-	}
+	fail.If(t, p.Pass(t.Context(), lock.AfterCommit), "a point without a fault")
+	fail.Unless(t, p.Pass(t.Context(), lock.BeforeCommit), lock.ErrInjected, "an error")
+	fail.Unless(t, p.Pass(t.Context(), lock.HolderCrash), lock.ErrAbandoned, "an abandoned holder")
 	defer func() {
 		if recover() == nil {
 			t.Error("a panic did not panic")
@@ -57,28 +51,18 @@ func TestFaultPauses(t *testing.T) {
 			lock.Fault{Point: lock.CriticalSection, PauseMS: 300},
 			lock.Fault{Point: lock.CriticalSection, PauseMS: 200, Effect: lock.EffectError})
 		began := time.Now()
-		if err := p.Pass(t.Context(), lock.CriticalSection); !errors.Is(err, lock.ErrInjected) {
-			t.Errorf("Pass = %v, want the second fault's error", err)
-		}
-		if took := time.Since(began); took != 500*time.Millisecond {
-			t.Errorf("paused for %v, want both pauses", took)
-		}
+		fail.Unless(t, p.Pass(t.Context(), lock.CriticalSection), lock.ErrInjected, "Pass")
+		fail.Unequal(t, time.Since(began), 500*time.Millisecond, "both pauses")
 
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		began = time.Now()
-		if err := p.Pass(ctx, lock.CriticalSection); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Pass = %v, want the context's error", err)
-		}
+		fail.Unless(t, p.Pass(ctx, lock.CriticalSection), context.DeadlineExceeded, "Pass")
 		fail.Unequal(t, time.Since(began), 100*time.Millisecond, "a pause was cut short after")
 
 		began = time.Now()
-		if err := p.PassUninterrupted(ctx, lock.CriticalSection); !errors.Is(err, lock.ErrInjected) {
-			t.Errorf("PassUninterrupted = %v, want the fault's error", err)
-		}
-		if took := time.Since(began); took != 500*time.Millisecond {
-			t.Errorf("PassUninterrupted paused for %v, whatever the context", took)
-		}
+		fail.Unless(t, p.PassUninterrupted(ctx, lock.CriticalSection), lock.ErrInjected, "PassUninterrupted")
+		fail.Unequal(t, time.Since(began), 500*time.Millisecond, "the pause of PassUninterrupted, whatever the context")
 	})
 }
 
@@ -114,12 +98,8 @@ func TestFaultValidate(t *testing.T) {
 		"no number for probability": {Point: lock.CriticalSection, PauseMS: 1, Probability: math.NaN()},
 	}
 	for what, f := range wrong {
-		if err := f.Validate(); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("%s: Validate = %v, want ErrInvalid", what, err)
-		}
-		if _, err := lock.NewFaults([]lock.Fault{f}, nil); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("%s: NewFaults = %v, want ErrInvalid", what, err)
-		}
+		fail.Unless(t, f.Validate(), lock.ErrInvalid, "%s: Validate", what)
+		fail.Unless(t, fail.Of(lock.NewFaults([]lock.Fault{f}, nil)), lock.ErrInvalid, "%s: NewFaults", what)
 	}
 }
 

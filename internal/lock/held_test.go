@@ -61,9 +61,7 @@ func TestHeldCountsDown(t *testing.T) {
 		fail.Unequal(t, h.Remaining(), 10*time.Second, "remain")
 		h.Renewed(time.Now().Add(time.Minute))
 		simulate.Sleep(61 * time.Second)
-		if left := h.Remaining(); left != -time.Second {
-			t.Errorf("%v remain, want -1 s", left)
-		}
+		fail.Unequal(t, h.Remaining(), -time.Second, "what remains")
 	})
 }
 
@@ -92,9 +90,7 @@ func TestHeldIsReleasedOnce(t *testing.T) {
 	if isLost(h) || h.Lose(lock.ErrExpired) || isLost(h) {
 		t.Error("a released lease was lost")
 	}
-	if cause := context.Cause(h.Context()); !errors.Is(cause, lock.ErrReleased) {
-		t.Errorf("the context ended with %v, want ErrReleased", cause)
-	}
+	fail.Unless(t, context.Cause(h.Context()), lock.ErrReleased, "the cause of the context")
 }
 
 // A release with an unknown outcome may be repeated. It stops the background work once.
@@ -108,9 +104,7 @@ func TestHeldIsReleasedAgainWhenOutcomeIsUnknown(t *testing.T) {
 	}
 	g.err = nil
 	fail.NowIf(t, h.Release(t.Context()))
-	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
-		t.Errorf("Release = %v, want ErrNotHeld", err)
-	}
+	fail.Unless(t, h.Release(t.Context()), lock.ErrNotHeld, "Release")
 	g.mustHave(t, 3, 1)
 }
 
@@ -125,13 +119,9 @@ func TestHeldSignalsLossOnce(t *testing.T) {
 	if !h.Lose(lock.ErrExpired) || h.Lose(lock.ErrLost) {
 		t.Error("two losses: want the first one, and only that, to tell the holder")
 	}
-	if cause := <-seen; !errors.Is(cause, lock.ErrExpired) {
-		t.Errorf("a reader of Lost found the cause %v, want ErrExpired", cause)
-	}
+	fail.Unless(t, <-seen, lock.ErrExpired, "what a reader of Lost found")
 	g.err = lock.ErrLost // the store's answer decides
-	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-		t.Errorf("Release = %v, want what the store says", err)
-	}
+	fail.Unless(t, h.Release(t.Context()), lock.ErrLost, "Release")
 	g.mustHave(t, 1, 1)
 }
 
@@ -141,9 +131,7 @@ func TestHeldIsAbandoned(t *testing.T) {
 	h.Abandon()
 	h.Abandon()
 	g.mustHave(t, 0, 1)
-	if err := h.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
-		t.Errorf("Release = %v, want ErrNotHeld", err)
-	}
+	fail.Unless(t, h.Release(t.Context()), lock.ErrNotHeld, "Release")
 }
 
 func TestHeldEndsWithItsAcquisition(t *testing.T) {
@@ -161,17 +149,13 @@ func TestReleaseOutlivesItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		h := lock.NewHeld(t.Context(), lock.Grant{Release: func(ctx context.Context) error {
-			if ctx.Err() != nil {
-				t.Error("the release began on a context that had ended")
-			}
+			fail.Unequal(t, ctx.Err(), nil, "the context on which the release began")
 			<-ctx.Done()
 			return ctx.Err()
 		}})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := lock.Release(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Release = %v", err)
-		}
+		fail.Unless(t, lock.Release(ctx, h), context.DeadlineExceeded, "Release")
 		fail.Unequal(t, time.Since(began), lock.ReleaseTimeout, "it was cut short after")
 	})
 }

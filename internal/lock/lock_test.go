@@ -43,9 +43,7 @@ func TestCheck(t *testing.T) {
 		"a lease too long":   {"seat", lock.Options{TTL: lock.MaxTTL + 1}},
 	}
 	for what, c := range wrong {
-		if err := lock.Check(c.key, c.opts); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("%s: Check = %v, want ErrInvalid", what, err)
-		}
+		fail.Unless(t, lock.Check(c.key, c.opts), lock.ErrInvalid, "%s: Check", what)
 	}
 }
 
@@ -94,12 +92,8 @@ func TestOwnerInContext(t *testing.T) {
 		t.Error("two acquisitions without an owner have the same")
 	}
 	mine := lock.WithOwner(t.Context(), "me")
-	if owners.From(mine) != "me" {
-		t.Error("the owner in the context is not the one that is used")
-	}
-	if inner := lock.WithOwner(mine, "somebody else"); owners.From(inner) != "somebody else" {
-		t.Error("the inner owner does not hide the outer one")
-	}
+	fail.Unequal(t, owners.From(mine), "me", "the owner in the context")
+	fail.Unequal(t, owners.From(lock.WithOwner(mine, "somebody else")), "somebody else", "the inner owner hides the outer one")
 	if _, ok := lock.OwnerFrom(lock.WithOwner(t.Context(), "")); ok {
 		t.Error("an empty owner counts as one")
 	}
@@ -155,9 +149,7 @@ func TestPollingEnds(t *testing.T) {
 					}
 					return nil, lock.ErrNotAcquired
 				})
-				if !errors.Is(err, c.want) {
-					t.Errorf("Acquire = %v, want %v", err, c.want)
-				}
+				fail.Unless(t, err, c.want, "Acquire")
 				if took := time.Since(began); took < c.after || took > c.after+15*time.Millisecond {
 					t.Errorf("it ended after %v, want %v", took, c.after)
 				}
@@ -212,13 +204,7 @@ func TestRegistry(t *testing.T) {
 	if _, err := r.Locker("fair"); !errors.Is(err, lock.ErrNotConfigured) || !strings.Contains(err.Error(), "none, lua") {
 		t.Errorf("Locker(fair) = %v, want ErrNotConfigured and the configured names", err)
 	}
-	if _, err := r.Locker("padlock"); !errors.Is(err, lock.ErrUnknown) {
-		t.Errorf("Locker(padlock) = %v, want ErrUnknown", err)
-	}
-	if _, err := lock.NewRegistry(map[string]lock.Locker{"padlock": nothing{}}); !errors.Is(err, lock.ErrUnknown) {
-		t.Errorf("NewRegistry with a padlock = %v, want ErrUnknown", err)
-	}
-	if _, err := lock.NewRegistry(map[string]lock.Locker{"lua": nil}); !errors.Is(err, lock.ErrInvalid) {
-		t.Errorf("NewRegistry with nothing = %v, want ErrInvalid", err)
-	}
+	fail.Unless(t, fail.Of(r.Locker("padlock")), lock.ErrUnknown, "Locker(padlock)")
+	fail.Unless(t, fail.Of(lock.NewRegistry(map[string]lock.Locker{"padlock": nothing{}})), lock.ErrUnknown, "NewRegistry with a padlock")
+	fail.Unless(t, fail.Of(lock.NewRegistry(map[string]lock.Locker{"lua": nil})), lock.ErrInvalid, "NewRegistry with nothing")
 }

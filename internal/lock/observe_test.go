@@ -63,9 +63,7 @@ func TestObserve(t *testing.T) {
 			lease := acquire(t, t.Context(), l)
 			simulate.Sleep(2 * time.Second)
 			fail.If(t, lease.Release(t.Context()))
-			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrNotHeld) {
-				t.Errorf("a second release gave %v", err)
-			}
+			fail.Unless(t, lease.Release(t.Context()), lock.ErrNotHeld, "a second release")
 			want := heard{acquired: []time.Duration{time.Second}, released: []time.Duration{2 * time.Second}}
 			if !slices.Equal(h.acquired, want.acquired) || !slices.Equal(h.released, want.released) || len(h.lost) != 0 {
 				t.Errorf("heard %+v", h)
@@ -102,9 +100,7 @@ func TestObserve(t *testing.T) {
 			cancel()
 			synctest.Wait()
 			fail.If(t, lock.Release(ctx, lease))
-			if len(h.lost) != 0 {
-				t.Errorf("losses = %v, want none", h.lost)
-			}
+			fail.Unequal(t, len(h.lost), 0, "losses")
 		},
 	}
 	for name, test := range tests {
@@ -162,18 +158,14 @@ func TestExtend(t *testing.T) {
 			}
 		}
 		for _, ttl := range []time.Duration{-1, 1, 2 * time.Hour} {
-			if err := h.Extend(t.Context(), ttl); !errors.Is(err, lock.ErrInvalid) {
-				t.Errorf("Extend(%v) = %v, want ErrInvalid", ttl, err)
-			}
+			fail.Unless(t, h.Extend(t.Context(), ttl), lock.ErrInvalid, "Extend(%v)", ttl)
 		}
 		g.err = lock.ErrUnavailable
 		if err := h.Extend(t.Context(), time.Hour); !errors.Is(err, lock.ErrUnavailable) || h.Remaining() > time.Minute {
 			t.Errorf("Extend without a server = %v, and %v remain", err, h.Remaining())
 		}
 		g.err = lock.ErrLost
-		if err := h.Extend(t.Context(), 0); !errors.Is(err, lock.ErrLost) {
-			t.Errorf("Extend of a lost lease = %v", err)
-		}
+		fail.Unless(t, h.Extend(t.Context(), 0), lock.ErrLost, "Extend of a lost lease")
 		select {
 		case <-h.Lost():
 		default:
@@ -181,12 +173,8 @@ func TestExtend(t *testing.T) {
 		}
 		released := acquire()
 		_ = released.Release(t.Context())
-		if err := released.Extend(t.Context(), 0); !errors.Is(err, lock.ErrNotHeld) {
-			t.Errorf("Extend after the release = %v", err)
-		}
+		fail.Unless(t, released.Extend(t.Context(), 0), lock.ErrNotHeld, "Extend after the release")
 		fixed := lock.NewHeld(t.Context(), lock.Grant{Key: "seat"})
-		if err := fixed.Extend(t.Context(), 0); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Extend where there is none = %v", err)
-		}
+		fail.Unless(t, fixed.Extend(t.Context(), 0), errors.ErrUnsupported, "Extend where there is none")
 	})
 }

@@ -174,9 +174,7 @@ func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
 	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != o {
 		t.Errorf("Order = %+v, %v", got, err)
 	}
-	if _, err := s.Order(t.Context(), 43, o.ID); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("another user got %v", err)
-	}
+	fail.Unless(t, fail.Of(s.Order(t.Context(), 43, o.ID)), order.ErrNotFound, "another user")
 	if err := s.Await(t.Context(), o, time.Minute); err != nil || s.gate.awaited != time.Minute {
 		t.Errorf("awaited %v, %v", s.gate.awaited, err)
 	}
@@ -186,16 +184,12 @@ func TestPendingOrderIsVisibleToItsUserOnly(t *testing.T) {
 	if got, err := s.Order(t.Context(), 42, o.ID); err != nil || got != final {
 		t.Errorf("Order = %+v, %v", got, err)
 	}
-	if _, err := s.Order(t.Context(), 43, o.ID); !errors.Is(err, order.ErrNotFound) {
-		t.Errorf("another user got %v", err)
-	}
+	fail.Unless(t, fail.Of(s.Order(t.Context(), 43, o.ID)), order.ErrNotFound, "another user")
 	if err := s.Await(t.Context(), final, time.Minute); err != nil || s.gate.awaited != 0 {
 		t.Errorf("awaited %v for a final order, %v", s.gate.awaited, err)
 	}
 	s.gate.lookup = order.ErrUnavailable
-	if _, err := s.Order(t.Context(), 42, 5); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("the gate was unavailable, and the error was %v", err)
-	}
+	fail.Unless(t, fail.Of(s.Order(t.Context(), 42, 5)), order.ErrUnavailable, "while the gate is unavailable")
 }
 
 // An order is written to the database, and leaves the gate, between the first two queries. It is found also if the gate
@@ -303,9 +297,7 @@ func TestRepetitionUnderAKey(t *testing.T) {
 	}
 	delete(s.store.orders, first.ID)
 	delete(s.gate.orders, first.ID)
-	if o, err := s.Place(t.Context(), req); !errors.Is(err, order.ErrUnavailable) {
-		t.Errorf("an order that is gone: %+v, %v", o, err)
-	}
+	fail.Unless(t, fail.Of(s.Place(t.Context(), req)), order.ErrUnavailable, "an order that is gone")
 }
 
 // A refusal that was not asked of Redis does not know the user's order. It is looked for at the gate, and then in
@@ -321,9 +313,7 @@ func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 			t.Run(name+" "+refusal.Error(), func(t *testing.T) {
 				s := newAdmissionFixture(t)
 				refuse(s, refusal)
-				if o, err := s.Place(t.Context(), req); !errors.Is(err, refusal) {
-					t.Errorf("without an order: %+v, %v", o, err)
-				}
+				fail.Unless(t, fail.Of(s.Place(t.Context(), req)), refusal, "without an order")
 				mine := order.Order{ID: 9, VoucherID: 7, UserID: 42, Status: order.Pending, Key: 5}
 				s.gate.orders[9] = mine
 				mine.Repeated = true
@@ -331,9 +321,7 @@ func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 					t.Errorf("at the gate: %+v, %v", o, err)
 				}
 				for _, other := range []order.KeyHash{0, 6} {
-					if o, err := s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, Key: other}); !errors.Is(err, refusal) {
-						t.Errorf("under key %d: %+v, %v", other, o, err)
-					}
+					fail.Unless(t, fail.Of(s.Place(t.Context(), order.Request{VoucherID: 7, UserID: 42, Key: other})), refusal, "under key %d", other)
 				}
 				delete(s.gate.orders, 9)
 				mine.Status = order.Confirmed
@@ -342,9 +330,7 @@ func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 					t.Errorf("in the database: %+v, %v", o, err)
 				}
 				s.gate.lookup = order.ErrUnavailable
-				if o, err := s.Place(t.Context(), req); !errors.Is(err, order.ErrUnavailable) {
-					t.Errorf("while the gate does not know: %+v, %v", o, err)
-				}
+				fail.Unless(t, fail.Of(s.Place(t.Context(), req)), order.ErrUnavailable, "while the gate does not know")
 			})
 		}
 	}

@@ -68,9 +68,7 @@ func TestPlaceRefusesBeforeTheLock(t *testing.T) {
 		s := newFixture(t, nil)
 		s.configure(t, order.Config{IDs: &counter{}})
 		tc.set(s)
-		if err := s.Refusal(t.Context(), order.Request{VoucherID: 7}); !errors.Is(err, tc.want) {
-			t.Errorf("%s: Refusal = %v, want %v", tc.name, err, tc.want)
-		}
+		fail.Unless(t, s.Refusal(t.Context(), order.Request{VoucherID: 7}), tc.want, "%s: Refusal", tc.name)
 		if _, err := s.order(t); !errors.Is(err, tc.want) || len(s.steps.all) != 0 {
 			t.Errorf("%s: err = %v, want %v; it continued with %q", tc.name, err, tc.want, s.steps.all)
 		}
@@ -90,9 +88,7 @@ func TestPlaceUnderTheLock(t *testing.T) {
 		for _, strategy := range []voucher.Stock{voucher.StockConditional, voucher.StockVersion, voucher.StockUnguarded} {
 			s := newFixture(t, func(p *voucher.Policy) { p.Stock = strategy })
 			s.store.stock = 0
-			if _, err := s.order(t); !errors.Is(err, voucher.ErrSoldOut) {
-				t.Errorf("%s: err = %v", strategy, err)
-			}
+			fail.Unless(t, fail.Of(s.order(t)), voucher.ErrSoldOut, "%s", strategy)
 			if len(s.store.orders) != 0 || s.vouchers.soldOut.Load() != 1 {
 				t.Errorf("%s: orders %v, SoldOut called %d times", strategy, s.store.orders, s.vouchers.soldOut.Load())
 			}
@@ -119,9 +115,7 @@ func TestPlaceUnderTheLock(t *testing.T) {
 			}()
 			synctest.Wait() // in the pause
 			s.lock.last.Lose(lock.ErrExpired)
-			if err := <-done; !errors.Is(err, lock.ErrExpired) {
-				t.Errorf("err = %v, want the cause of the loss", err)
-			}
+			fail.Unless(t, <-done, lock.ErrExpired)
 		})
 		if len(s.store.orders) != 0 || s.store.stock != 10 {
 			t.Errorf("an order was placed without the lock: %v", s.store.orders)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"seckill/internal/testkit/fail"
 )
 
 // store is a database or a Redis in memory.
@@ -149,9 +151,7 @@ func TestTwoRedisWithOneDatabase(t *testing.T) {
 			}
 			first.stop()
 			if clean {
-				if err := first.Leave(t.Context()); err != nil {
-					t.Error(err)
-				}
+				fail.If(t, first.Leave(t.Context()))
 			}
 			wait(quiet + time.Second)
 			second.want(t, "the second alone", 1, clean)

@@ -87,9 +87,7 @@ func TestClientTellsErrorsApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, 0, func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/v1/payments" {
-					t.Errorf("it followed a redirection to %s", r.URL)
-				}
+				fail.Unequal(t, r.URL.Path, "/v1/payments", "it followed a redirection")
 				if r.Header.Get("Idempotency-Key") != "k" || r.Header.Get("Authorization") != "Bearer "+apiKey {
 					t.Errorf("headers %v", r.Header)
 				}
@@ -107,9 +105,7 @@ func TestClientTellsErrorsApart(t *testing.T) {
 				want = order.ErrPaymentUnavailable
 			}
 			asked := order.PaymentRequest{Key: "k", OrderID: 42, AmountCents: request().AmountCents, PayBy: request().ExpiresAt}
-			if _, err := NewProvider(client, request().Currency).Create(t.Context(), asked); !errors.Is(err, want) {
-				t.Errorf("the orders are told %v, want %v", err, want)
-			}
+			fail.Unless(t, fail.Of(NewProvider(client, request().Currency).Create(t.Context(), asked)), want, "what the orders are told")
 			for _, other := range []error{ErrRefused, ErrNotFound, ErrUnavailable} {
 				if !errors.Is(test.want, other) && errors.Is(err, other) {
 					t.Errorf("the error is also %v: %v", other, err)
@@ -137,9 +133,7 @@ func TestClientChecksWhatItIsTold(t *testing.T) {
 	}
 	client := newClient(t, 0, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(open()) })
 	for id, want := range map[string]error{"pay_1": nil, "pay_2": ErrMalformed} {
-		if _, err := client.Payment(t.Context(), id); !errors.Is(err, want) {
-			t.Errorf("looked up %s: %v, want %v", id, err, want)
-		}
+		fail.Unless(t, fail.Of(client.Payment(t.Context(), id)), want, "looked up %s", id)
 	}
 }
 

@@ -95,9 +95,7 @@ func TestReceive(t *testing.T) {
 			if err := s.Receive(t.Context(), h, body); !errors.Is(err, c.err) || c.err == nil && err != nil {
 				t.Errorf("Receive = %v, want %v", err, c.err)
 			}
-			if got := strings.Join(b.steps, ", "); got != c.want {
-				t.Errorf("steps: %s\nwant:  %s", got, c.want)
-			}
+			fail.Unequal(t, strings.Join(b.steps, ", "), c.want, "steps")
 			h.Set(HeaderSignature, wrongSignature)
 			b.steps = nil
 			if err := s.Receive(t.Context(), h, body); !errors.Is(err, ErrForged) || strings.Join(b.steps, ", ") != "other is forged" {

@@ -108,9 +108,7 @@ func TestVerifyTheTime(t *testing.T) {
 			{-5*time.Minute - time.Second, ErrStale}, {-5 * time.Minute, nil}, {0, nil}, {5 * time.Minute, nil}, {5*time.Minute + time.Second, ErrStale},
 		} {
 			h := signed(t, w, time.Now().Add(test.at))
-			if _, err := w.Verify(h, []byte(exampleBody)); !errors.Is(err, test.want) {
-				t.Errorf("a webhook of %v: %v, want %v", test.at, err, test.want)
-			}
+			fail.Unless(t, fail.Of(w.Verify(h, []byte(exampleBody))), test.want, "a webhook of %v", test.at)
 			h.Set(HeaderSignature, wrongSignature)
 			if _, err := w.Verify(h, []byte(exampleBody)); !errors.Is(err, ErrForged) || errors.Is(err, ErrStale) {
 				t.Errorf("a forged webhook of %v: %v, want %v", test.at, err, ErrForged)
@@ -133,9 +131,7 @@ func TestRotation(t *testing.T) {
 		"receiver has the old":  {both, older, nil},
 		"receiver is not ready": {newer, older, ErrForged},
 	} {
-		if _, err := test.receiver.Verify(signed(t, test.sender, time.Now()), []byte(exampleBody)); !errors.Is(err, test.want) {
-			t.Errorf("%s: %v, want %v", name, err, test.want)
-		}
+		fail.Unless(t, fail.Of(test.receiver.Verify(signed(t, test.sender, time.Now()), []byte(exampleBody))), test.want, "%s", name)
 	}
 }
 
@@ -147,9 +143,7 @@ func TestNoBorderCanBeMoved(t *testing.T) {
 	fail.NowIf(t, w.Sign(h, "a", time.Now(), []byte(now+".body")))
 	h.Set(HeaderID, "a."+h.Get(HeaderTimestamp))
 	h.Set(HeaderTimestamp, now)
-	if id, err := w.Verify(h, []byte("body")); !errors.Is(err, ErrForged) {
-		t.Errorf("accepted as %q: %v", id, err)
-	}
+	fail.Unless(t, fail.Of(w.Verify(h, []byte("body"))), ErrForged, "the border was moved")
 	fail.Unless(t, w.Sign(http.Header{}, "a.b", time.Now(), nil), ErrForged, "an id with a dot was signed")
 }
 
@@ -169,9 +163,7 @@ func TestSecrets(t *testing.T) {
 		"only a prefix":  {SecretPrefix, ErrSecret},
 	} {
 		_, err := NewWebhooks(test.secret)
-		if !errors.Is(err, test.want) {
-			t.Errorf("%s: %v, want %v", name, err, test.want)
-		}
+		fail.Unless(t, err, test.want, "%s", name)
 		if err != nil && len(test.secret) > len(SecretPrefix) && strings.Contains(err.Error(), strings.TrimPrefix(test.secret, SecretPrefix)) {
 			t.Errorf("%s: the error shows the secret: %v", name, err)
 		}
@@ -201,9 +193,7 @@ func FuzzVerify(f *testing.F) {
 			return
 		}
 		n, err := strconv.ParseInt(timestamp, 10, 64)
-		if err != nil {
-			t.Fatalf("accepted with the timestamp %q", timestamp)
-		}
+		fail.NowIf(t, err, "accepted with the timestamp %q", timestamp)
 		again := http.Header{}
 		fail.NowIf(t, w.Sign(again, id, time.Unix(n, 0), []byte(body)))
 		for own := range strings.SplitSeq(again.Get(HeaderSignature), " ") {

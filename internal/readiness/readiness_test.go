@@ -68,9 +68,7 @@ func testReadiness(t *testing.T) {
 	down.Store(true)
 	simulate.Sleep(checkEvery - 1)
 	want(http.StatusOK, "ok ok")
-	if n := asked.Load(); n != 1 {
-		t.Errorf("the database was asked %d times", n)
-	}
+	fail.Unequal(t, asked.Load(), 1, "times that the database was asked")
 	simulate.Sleep(1)
 	want(http.StatusServiceUnavailable, "ok failing")
 	simulate.Sleep(checkEvery)
@@ -235,9 +233,7 @@ func TestReadinessInAFlood(t *testing.T) {
 	}
 	select {
 	case code := <-codes: // nobody else can be answered
-		if code != http.StatusOK {
-			t.Errorf("beyond the limit: %d, want the previous result", code)
-		}
+		fail.Unequal(t, code, http.StatusOK, "beyond the limit, where the previous result is due")
 	case <-time.After(time.Minute):
 		close(hangs)
 		t.Fatal("all requests wait for the check")

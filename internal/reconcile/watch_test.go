@@ -72,7 +72,5 @@ func TestWatchCountsOrdersOnlyWhenSomethingHappened(t *testing.T) {
 	check("stock that nobody can buy", 5, 5, 0, "a voucher does not balance")
 	check("no news", 5, 5, 2, "")
 	check("it is there again", 5, 6, 1, "a voucher balances again")
-	if w.counted[7] != 5 {
-		t.Errorf("counted at seq %v, want 5", w.counted)
-	}
+	fail.Unequal(t, w.counted[7], 5, "the seq at which orders were counted")
 }

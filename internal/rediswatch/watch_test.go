@@ -14,6 +14,7 @@ import (
 	"seckill/internal/rediswatch"
 	"seckill/internal/simulate"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -54,9 +55,7 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("%q names neither the policy %s nor the server", err, policy)
 		}
 	}
-	if got := w.Counts(); got != (rediswatch.Counts{WithoutAOF: 1}) {
-		t.Errorf("%+v, want a server without AOF", got)
-	}
+	fail.Unequal(t, w.Counts(), rediswatch.Counts{WithoutAOF: 1})
 	server.aof = true
 	expect(t, "with appendonly yes", w, rediswatch.Counts{})
 	expectLog(t, log, map[string]int{"allkeys-random": 1, "no longer evicts": 1, "appendonly yes": 1})
@@ -214,9 +213,7 @@ func noticesDuringCheck(t *testing.T, w *rediswatch.Watch) {
 	if w.Evicts() == nil || time.Since(began) != 0 {
 		t.Errorf("%v after %v", w.Evicts(), time.Since(began))
 	}
-	if took := <-done; took != 2*time.Second {
-		t.Errorf("the check ended after %v, want the default time limit", took)
-	}
+	fail.Unequal(t, <-done, 2*time.Second, "the default time limit")
 }
 
 // While no node of a cluster lists the others, those that the client knows are asked.

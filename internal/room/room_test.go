@@ -128,9 +128,7 @@ func (w *world) crowd(visitors, ofTen int64, lasts time.Duration) {
 		visiting.Go(func() {
 			a := w.visit(user+1, user%10 >= ofTen, lasts)
 			if a.State == room.HasPass {
-				if err := w.order(user+1, a.Pass, "u"); err != nil {
-					w.t.Errorf("user %d has a pass and cannot order: %v", user+1, err)
-				}
+				fail.If(w.t, w.order(user+1, a.Pass, "u"), "user %d has a pass and cannot order", user+1)
 			}
 		})
 	}

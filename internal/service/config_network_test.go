@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"seckill/internal/testkit/fail"
 )
 
 func TestInNetwork(t *testing.T) {
@@ -12,9 +14,7 @@ func TestInNetwork(t *testing.T) {
 	var mine []net.Addr
 	for _, cidr := range []string{"127.0.0.1/8", "172.30.90.3/24", "172.31.0.7/16", "fd00:1::3/64"} {
 		ip, network, err := net.ParseCIDR(cidr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fail.NowIf(t, err)
 		mine = append(mine, &net.IPNet{IP: ip, Mask: network.Mask})
 	}
 	for addr, want := range map[string]string{

@@ -57,9 +57,7 @@ func TestConfigFlagBeatsEnvironment(t *testing.T) {
 	if c.Addr != "127.0.0.1:2222" || c.Lab || strings.Join(c.RedisAddrs, " ") != "a:1 b:2 c:3" || c.RedisMaster != "main" {
 		t.Errorf("%+v", c)
 	}
-	if strings.Join(c.Unknown, " ") != "SECKILL_JWT_SECERT" {
-		t.Errorf("unknown variables %q", c.Unknown)
-	}
+	fail.Unequal(t, strings.Join(c.Unknown, " "), "SECKILL_JWT_SECERT", "unknown variables")
 	if c, err := ParseConfig([]string{"-lab"}, production(), io.Discard); err != nil || !c.Lab {
 		t.Errorf("-lab alone: %+v, %v", c, err)
 	}
@@ -198,9 +196,7 @@ func TestHelpShowsEverySetting(t *testing.T) {
 		if !strings.Contains(help.String(), "-"+s.name) || !strings.Contains(help.String(), s.env()) {
 			t.Errorf("the help does not show %s", s.name)
 		}
-		if strings.Contains(help.String(), s.envFile()) != s.secret {
-			t.Errorf("the help shows %s: %v", s.envFile(), !s.secret)
-		}
+		fail.Unequal(t, strings.Contains(help.String(), s.envFile()), s.secret, "the help shows %s", s.envFile())
 	}
 }
 

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -19,8 +18,6 @@ func TestDrawCommand(t *testing.T) {
 		fail.Unequal(t, out.String(), want, arguments)
 	}
 	for _, wrong := range []string{"", seed, seed + " 5", "xy 5 0", seed + " a 0", seed + " 5 -1", seed + " 5 0 0"} {
-		if err := draw(strings.Fields(wrong), &strings.Builder{}); !errors.Is(err, errUsage) {
-			t.Errorf("%q: %v", wrong, err)
-		}
+		fail.Unless(t, draw(strings.Fields(wrong), &strings.Builder{}), errUsage, "%q", wrong)
 	}
 }

@@ -74,9 +74,7 @@ func TestStockRaisedByHand(t *testing.T) {
 		simulate.Sleep(time.Minute)
 		buy(4, voucher.ErrSoldOut)
 		reported(2)
-		if n := metric(t, registry, "seckill_reconcile_unsellable_stock"); n != 2 {
-			t.Errorf("the metric says %v", n)
-		}
+		fail.Unequal(t, metric(t, registry, "seckill_reconcile_unsellable_stock"), 2, "the metric")
 		byHand(reconcile.TakeOver)
 		simulate.Sleep(10 * time.Second)
 		buy(4, nil)
@@ -84,9 +82,7 @@ func TestStockRaisedByHand(t *testing.T) {
 		buy(6, voucher.ErrSoldOut)
 		simulate.Sleep(time.Minute)
 		reported(0)
-		if n := metric(t, registry, "seckill_reconcile_unsellable_stock"); n != 0 {
-			t.Errorf("the metric says %v", n)
-		}
+		fail.Unequal(t, metric(t, registry, "seckill_reconcile_unsellable_stock"), 0, "the metric")
 	})
 }
 

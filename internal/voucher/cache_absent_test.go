@@ -70,12 +70,8 @@ func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
 				other := make(chan error)
 				go func() { _, err := cache.Read(t.Context(), id); other <- err }()
 				synctest.Wait()
-				if _, err := cache.Voucher(t.Context(), id); !errors.Is(err, test.want) {
-					t.Errorf("an order is told %v, want %v", err, test.want)
-				}
-				if err := <-other; !errors.Is(err, test.want) {
-					t.Errorf("a reader is told %v, want %v", err, test.want)
-				}
+				fail.Unless(t, fail.Of(cache.Voucher(t.Context(), id)), test.want, "an order is told")
+				fail.Unless(t, <-other, test.want, "a reader is told")
 			})
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -140,9 +141,7 @@ func TestCacheLoadSurvivesItsCaller(t *testing.T) {
 		wg.Go(func() { _, _ = cache.Voucher(ctx, 1) })
 		synctest.Wait()
 		wg.Go(func() {
-			if _, err := cache.Voucher(t.Context(), 1); err != nil {
-				t.Errorf("a caller lost its answer to another one's cancellation: %v", err)
-			}
+			fail.If(t, fail.Of(cache.Voucher(t.Context(), 1)), "a caller lost its answer to another one's cancellation")
 		})
 		synctest.Wait()
 		cancel()
@@ -152,9 +151,7 @@ func TestCacheLoadSurvivesItsCaller(t *testing.T) {
 		wg.Go(func() { _, _ = cache.Voucher(t.Context(), 2) })
 		synctest.Wait()
 		give()
-		if _, err := cache.Voucher(waiter, 2); !errors.Is(err, context.Canceled) {
-			t.Errorf("a cancelled waiter got %v", err)
-		}
+		fail.Unless(t, fail.Of(cache.Voucher(waiter, 2)), context.Canceled, "a cancelled waiter")
 		wg.Wait()
 	})
 }
@@ -177,9 +174,7 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 		}
 		store.wantQueries(t, 3, 3)
 		store.fail.Store(nil)
-		if _, err := cache.Voucher(t.Context(), 1); err != nil {
-			t.Errorf("after the failure: %v", err)
-		}
+		fail.If(t, fail.Of(cache.Voucher(t.Context(), 1)), "after the failure")
 	})
 }
 

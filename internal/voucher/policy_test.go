@@ -85,9 +85,7 @@ func TestSeededFaultsHitTheSameUsers(t *testing.T) {
 			t.Errorf("%d users of %d are hit by %s, want about %d", n, users, what, want)
 		}
 	}
-	if first.Faults[0].Probability != 0.25 {
-		t.Error("the policy itself was changed")
-	}
+	fail.Unequal(t, first.Faults[0].Probability, 0.25, "the policy itself was changed")
 }
 
 func TestBuckets(t *testing.T) {

@@ -81,9 +81,7 @@ func TestCreateSetsItsOwnFields(t *testing.T) {
 	if got.ID != 7 || got.Stock != v.InitialStock || got.Version != 0 || got.CreatedAt != begin || got.BeginAt != begin.Add(time.Microsecond) {
 		t.Errorf("created %+v", got)
 	}
-	if s.vouchers[7].BeginAt != got.BeginAt {
-		t.Errorf("stored %+v, returned %+v", s.vouchers[7], got)
-	}
+	fail.Unequal(t, s.vouchers[7].BeginAt, got.BeginAt, "what is stored and what is returned begin at")
 }
 
 func TestCreateRefuses(t *testing.T) {
@@ -108,9 +106,7 @@ func TestCreateRefuses(t *testing.T) {
 				}
 				return "", ""
 			}
-			if got, err := service.Create(t.Context(), v); !errors.Is(err, tc.want) {
-				t.Errorf("Create = %+v, %v; want %v", got, err, tc.want)
-			}
+			fail.Unless(t, fail.Of(service.Create(t.Context(), v)), tc.want, "Create")
 			if len(s.vouchers) > 0 {
 				t.Error("it was stored")
 			}

@@ -33,9 +33,7 @@ func TestOnSaleIsHalfOpen(t *testing.T) {
 		{"at the end", v.EndAt, voucher.ErrEnded},
 		{"in another time zone", begin.In(time.FixedZone("UTC+8", 8*3600)), nil},
 	} {
-		if err := v.OnSale(tc.now); !errors.Is(err, tc.want) {
-			t.Errorf("%s: OnSale = %v, want %v", tc.name, err, tc.want)
-		}
+		fail.Unless(t, v.OnSale(tc.now), tc.want, "%s: OnSale", tc.name)
 	}
 }
 

@@ -185,9 +185,7 @@ func (c *lifecycleChaos) checkRound(n int, r *lifecycleRound) {
 	if r.Buckets > 0 {
 		c.sum.late += c.sum.outcomes["paid_late"] - late
 	}
-	if b.stock != r.stock-len(live) {
-		c.t.Errorf("round %d: %d of %d units are left, and %d orders are paid", n, b.stock, r.stock, len(live))
-	}
+	fail.Unequal(c.t, b.stock, r.stock-len(live), "round %d: units that are left, while %d orders are paid", n, len(live))
 	now := *r.Sale
 	now.URLs = []string{c.apis[0].URL, c.apis[1].URL}
 	want := harness.Audit{InitialStock: r.stock, Stock: b.stock, Orders: len(live), Balanced: true}
@@ -207,9 +205,7 @@ func (c *lifecycleChaos) checkMoney(n int, b bookedRound, paid map[string]bool) 
 	kept := map[string]int{}
 	for _, p := range b.payments {
 		if p.Status != payment.StatusPaid {
-			if p.RefundedCents != 0 {
-				c.t.Errorf("round %d: %+v was refunded and not paid", n, p)
-			}
+			fail.Unequal(c.t, p.RefundedCents, 0, "round %d: %+v was refunded and not paid", n, p)
 			continue
 		}
 		c.sum.paid++
@@ -225,9 +221,7 @@ func (c *lifecycleChaos) checkMoney(n int, b bookedRound, paid map[string]bool) 
 		default:
 			c.t.Errorf("round %d: payment %s: %d cents in %d refunds", n, p.ID, p.RefundedCents, len(p.Refunds))
 		}
-		if p.AmountCents != lifecyclePrice {
-			c.t.Errorf("round %d: payment %s of %d cents", n, p.ID, p.AmountCents)
-		}
+		fail.Unequal(c.t, p.AmountCents, lifecyclePrice, "round %d: the amount of payment %s", n, p.ID)
 	}
 	for id, o := range b.orders {
 		if want := map[bool]int{true: 1}[paid[id]]; kept[id] != want {

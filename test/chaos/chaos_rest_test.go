@@ -30,22 +30,16 @@ func (c *chaos) checkRound(n int, s *chaosRound) {
 	s.URLs = []string{c.apis[0].URL, c.apis[1].URL}
 	// There are as many orders as stock, each of another user, and all are confirmed. So no order exists without a
 	// buyer who was told of it.
-	if len(s.orders) != s.stock {
-		c.t.Errorf("round %d: %d buyers were told of an order, of %d", n, len(s.orders), s.stock)
-	}
+	fail.Unequal(c.t, len(s.orders), s.stock, "round %d: buyers who were told of an order", n)
 	client := c.redis.Primary.Client(c.t)
 	there := map[string]string{}
 	for b, keys := range s.AllKeys() {
-		if dead := client.XLen(c.t.Context(), keys.Dead).Val(); dead != 0 {
-			c.t.Errorf("round %d: %d dead letters in bucket %d", n, dead, b)
-		}
+		fail.Unequal(c.t, client.XLen(c.t.Context(), keys.Dead).Val(), 0, "round %d: dead letters in bucket %d", n, b)
 		users, err := client.HGetAll(c.t.Context(), keys.Users).Result()
 		fail.If(c.t, err, "round %d", n)
 		maps.Copy(there, users)
 	}
-	if len(there) != s.stock {
-		c.t.Errorf("round %d: Redis has %d users", n, len(there))
-	}
+	fail.Unequal(c.t, len(there), s.stock, "round %d: users in Redis", n)
 	var readers sync.WaitGroup
 	users := make(chan int)
 	for range harness.Connections {
@@ -71,8 +65,6 @@ func (c *chaos) readable(n int, s *chaosRound, user int) {
 	want := s.orders[user]
 	fail.Unequal(c.t, s.StatusOf(user%2, want, user), "confirmed", "round %d: order %s of user %d", n, want, user)
 	if user%20 == 0 {
-		if got := s.BuyUntilAnswered(user, user, "key-"+strconv.Itoa(user)); got.Order != want {
-			c.t.Errorf("round %d: user %d had %s, and repeats: %+v", n, user, want, got)
-		}
+		fail.Unequal(c.t, s.BuyUntilAnswered(user, user, "key-"+strconv.Itoa(user)).Order, want, "round %d: the repetition of user %d", n, user)
 	}
 }

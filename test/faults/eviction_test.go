@@ -87,16 +87,12 @@ func TestKeysAreEvicted(t *testing.T) {
 		t.Helper()
 		for name, sale := range map[string]*harness.Sale{"admission": admission, "locked": locked} {
 			for user := range 20 {
-				if got := sale.Buy(0, 500+user, ""); got.Code != "unavailable" {
-					t.Errorf("%s, %s: a buyer is told %+v", name, when, got)
-				}
+				fail.Unequal(t, sale.Buy(0, 500+user, "").Code, "unavailable", "%s, %s: a buyer is told", name, when)
 			}
 		}
 	}
 	refuses("Redis may evict")
-	if got := weak.BuyUntilAnswered(0, 500, "weak"); got.Code != "created" {
-		t.Errorf("a weak lock while Redis evicts: %+v", got)
-	}
+	fail.Unequal(t, weak.BuyUntilAnswered(0, 500, "weak").Code, "created", "a weak lock while Redis evicts")
 	if _, body := harness.Call(t, http.MethodGet, p.URL+"/readyz", nil, ""); !strings.Contains(body, `"eviction":"failing"`) {
 		t.Errorf("readiness says %s", body)
 	}
@@ -104,9 +100,7 @@ func TestKeysAreEvicted(t *testing.T) {
 	refuses("Redis has evicted")
 	configSet(t, client, "maxmemory", "0") // it would take orders again, and evict them the next time
 	refuses("Redis has memory again")
-	if n := p.Metric(t, evictingNodes); n != 1 {
-		t.Errorf("the metric counts %v servers that evict", n)
-	}
+	fail.Unequal(t, p.Metric(t, evictingNodes), 1, "servers that evict")
 	configSet(t, client, "maxmemory-policy", "noeviction")
 	harness.WaitReady(t, p)
 	fail.Unequal(t, locked.BuyUntilAnswered(0, 1, "").Code, "already_ordered", "a second locked order")
@@ -140,9 +134,7 @@ func TestKeysAreEvictedWhereThatIsAllowed(t *testing.T) {
 	_, onTheirWay := sale.OrderAllUnder("pending-", 200) // half of these users have an order
 	fail.Unequal(t, len(onTheirWay), 100, "orders are on their way")
 	evicted := evictAll(t, client)
-	if n := p.Metric(t, evictingNodes); n != 1 {
-		t.Errorf("the metric counts %v servers that evict", n)
-	}
+	fail.Unequal(t, p.Metric(t, evictingNodes), 1, "servers that evict")
 	configSet(t, client, "maxmemory", "0")
 	release()
 	harness.WaitReady(t, p)

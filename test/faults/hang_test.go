@@ -57,9 +57,7 @@ func readsWhileHanging(t *testing.T, each int, figures *harness.Figures) {
 				begun := time.Now()
 				status, body := harness.Call(t, http.MethodGet, a.URL+path, http.Header{"X-User-Id": {strconv.Itoa(1 + user)}}, "")
 				figures.Took("GET "+strings.Replace(path, got.Order, "ID", 1), time.Since(begun), readDeadline)
-				if status != http.StatusServiceUnavailable {
-					t.Errorf("GET %s: %d %s", path, status, body)
-				}
+				fail.Unequal(t, status, http.StatusServiceUnavailable, "GET %s: %s", path, body)
 			})
 		}
 	}

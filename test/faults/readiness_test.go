@@ -83,13 +83,9 @@ func TestReadyWhileAdmissionSells(t *testing.T) {
 	sale.CheckBalanced(0, codes, orders)
 	mariadb.Kill()
 	redis.Kill()
-	if got := sale.Buy(0, 5001, ""); got.Code != "unavailable" {
-		t.Errorf("with both servers dead a buyer is told %+v", got)
-	}
+	fail.Unequal(t, sale.Buy(0, 5001, "").Code, "unavailable", "a buyer while both servers are dead")
 	p.Terminate()
-	if err := p.Wait(); err != nil {
-		t.Errorf("the stop ended with %v", err)
-	}
+	fail.If(t, p.Wait(), "the end of the process")
 }
 
 // Redis stops while only vouchers with a lock in MySQL are sold: the instance stays in the balancer and sells, also

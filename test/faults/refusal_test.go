@@ -74,18 +74,14 @@ func refuseRequests(t *testing.T, server *testkit.SQLServer, only ...uint16) {
 					if refusal.Number == errFull && got.Code == "created" {
 						return false // the table's last page has room left
 					}
-					if got.Code != "unavailable" {
-						t.Errorf("under a lock, key %q: told %+v", key, got)
-					}
+					fail.Unequal(t, got.Code, "unavailable", "under a lock, key %q", key)
 					return true
 				})
 			}
 			reason := ""
 			testkit.Until(t, "readiness and a metric say that accepted orders wait", func() bool {
 				user++
-				if got := admitted.BuyUntilAnswered(0, user, "admitted"); got.Code != "accepted" {
-					t.Errorf("admission told %+v", got)
-				}
+				fail.Unequal(t, admitted.BuyUntilAnswered(0, user, "admitted").Code, "accepted", "admission")
 				_, ready := page("/readyz")
 				_, metrics := page("/metrics")
 				if found := blocked.FindStringSubmatch(metrics); found != nil && strings.Contains(ready, `"persistence":"failing"`) {

@@ -73,9 +73,7 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 			t.Errorf("the repetition was told %+v, Redis has %s", got, admitted)
 		}
 	}
-	if other := sale.BuyUntilAnswered(0, 42, ""); other.Code != "already_ordered" {
-		t.Errorf("without the key: %+v", other)
-	}
+	fail.Unequal(t, sale.BuyUntilAnswered(0, 42, "").Code, "already_ordered", "without the key")
 	if now := sale.AtRest(0); now.Orders != 2 || !now.Balanced {
 		t.Errorf("%+v", now)
 	}

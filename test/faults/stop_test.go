@@ -64,9 +64,7 @@ func rollingRestart(t *testing.T, restarts int) {
 	})
 	for n := range restarts {
 		i := n % len(instances)
-		if err := instances[i].Stop(); err != nil {
-			t.Errorf("instance %d ended with %v", i, err)
-		}
+		fail.If(t, instances[i].Stop(), "the end of instance %d", i)
 		instances[i] = begin(i)
 		instances[i].WaitHTTP(t, urls[i]+"/readyz")
 		testkit.Until(t, "the balancer uses the new instance", front.Backends[i].Ready.Load)
@@ -135,13 +133,9 @@ func TestStopFinishesOrders(t *testing.T) {
 	a.WaitLine(t, `"stopping"`)
 	release()
 	for range 20 {
-		if got := <-answers; got.Code != "created" {
-			t.Errorf("an order under way was told %+v", got)
-		}
+		fail.Unequal(t, (<-answers).Code, "created", "an order under way")
 	}
-	if err := a.Wait(); err != nil {
-		t.Errorf("the process ended with %v", err)
-	}
+	fail.If(t, a.Wait(), "the end of the process")
 	releaseAdmitted()
 	b := harness.Start(t, s)
 	locked.URLs, admitted.URLs = []string{b.URL}, []string{b.URL}

@@ -13,6 +13,7 @@ import (
 
 	"seckill/internal/reconcile"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Audit is the audit of a voucher, through the i-th process.
@@ -115,9 +116,7 @@ func RunReconcile(t *testing.T, s Stores, args ...string) (exit int, output stri
 		exit = failed.ExitCode()
 	}
 	if strings.HasPrefix(out.String(), "{") {
-		if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
-			t.Errorf("%v: %s", err, out.String())
-		}
+		fail.If(t, json.Unmarshal([]byte(out.String()), &r), "%s", out.String())
 	}
 	return exit, out.String() + errs.String(), r
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // Sale is a voucher on sale at several processes.
@@ -89,9 +90,7 @@ func (s *Sale) Buy(i, user int, key string) Outcome {
 		OrderID string `json:"order_id"`
 		Code    string
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		s.T.Errorf("%d with a body that is not JSON: %s", resp.StatusCode, bytes.TrimSpace(body))
-	}
+	fail.If(s.T, json.Unmarshal(body, &answer), "%d with a body that is not JSON: %s", resp.StatusCode, bytes.TrimSpace(body))
 	switch resp.StatusCode {
 	case http.StatusCreated:
 		return Outcome{"created", answer.OrderID}

@@ -58,9 +58,7 @@ func openShop(t *testing.T, behaviour sandbox.Behaviour) *shop {
 	go func() { ended <- p.Run(ctx) }()
 	s := &shop{provider: p, end: sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the sandbox ended with %v", err)
-		}
+		fail.If(t, <-ended, "the end of the sandbox")
 	})}
 	t.Cleanup(s.end)
 	s.InProcess = harness.StartInProcess(t, nil, []string{
@@ -212,9 +210,7 @@ func TestPaymentEventsTwiceAndOutOfOrder(t *testing.T) {
 	s := openShop(t, sandbox.Behaviour{Duplicate: 2, ReorderMS: 1})
 	voucherID := s.sell(t, 2, time.Hour)
 	b := s.buyAs(t, 7, voucherID)
-	if again := s.paymentOf(t, b); again != b.payment {
-		t.Errorf("the repeated call has the payment %s, not %s", again, b.payment)
-	}
+	fail.Unequal(t, s.paymentOf(t, b), b.payment, "the payment of the repeated call")
 	pressPay(t, b.page)
 	s.await(t, b, "paid")
 	s.balanced(t, voucherID, 1)

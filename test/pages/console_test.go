@@ -102,9 +102,7 @@ func consoleFits(t *testing.T, v *visitor) {
 				t.Errorf("%s: the button and the verdict are not seen together", name)
 			}
 			v.do(`scrollTo(0, 0)`)
-			if got := v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); got != "0" {
-				t.Errorf("%s: %s px too wide", name, got)
-			}
+			fail.Unequal(t, v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`), "0", "%s: pixels too wide", name)
 			if w.looked && language == "en" {
 				v.accessible(name)
 			}

@@ -37,9 +37,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.do(card(title, ".cancel") + `.focus()`)
 	v.press("\r")
 	v.until("it is asked whether that is meant", `document.getElementById('sure').open`)
-	if got := v.says(`document.activeElement.value`); got != "no" {
-		t.Errorf("the answer that the keyboard gives at once is %q", got)
-	}
+	fail.Unequal(t, v.says(`document.activeElement.value`), "no", "the answer that the keyboard gives at once")
 	v.do(`document.querySelector('#sure [value=yes]').click()`)
 	v.untilOutcome(title, "The order is cancelled")
 	if got := v.says(`document.activeElement === ` + card(title, ".outcome")); got != "true" {
@@ -86,9 +84,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	v.do(`document.getElementById('order-close').click()`)
 	v.untilOutcome(title, "It is yours. The order is paid.")
 	v.until("both orders are listed", `[...document.querySelectorAll('#orders .chip')].map((c) => c.textContent).join() === 'Paid,Cancelled'`)
-	if got := v.says(card(title, ".pay") + `.hidden`); got != "true" {
-		t.Error("what is paid can be paid again")
-	}
+	fail.Unequal(t, v.says(card(title, ".pay")+`.hidden`), "true", "what is paid cannot be paid again")
 }
 
 // holdFirstWait makes the page get the answer to its first request that waits for a change of an unpaid order only

@@ -181,9 +181,7 @@ func pageSells(b context.Context, t *testing.T) {
 	if got := v.says(`document.activeElement === ` + card(first, ".outcome")); got != "true" {
 		t.Errorf("the focus is on %s", v.says(`document.activeElement.outerHTML`))
 	}
-	if live := v.says(card(first, ".outcome") + `.getAttribute('role')`); live != "status" {
-		t.Errorf("the outcome has the role %q: a screen reader does not say it", live)
-	}
+	fail.Unequal(t, v.says(card(first, ".outcome")+`.getAttribute('role')`), "status", "the role of the outcome, for screen readers")
 	v.until("the order is listed", `document.querySelector('#orders li')?.textContent.includes('Confirmed')`)
 	v.do(`document.querySelector('#orders a').click()`)
 	v.until("the order has its date", `(() => {
@@ -309,9 +307,7 @@ func pageFits(b context.Context, t *testing.T) {
 			v.do(fmt.Sprintf(`document.querySelector('#languages [lang=%s]').click(); scrollTo(0, 0)`, language))
 			v.until("the page is painted", fmt.Sprintf(`getComputedStyle(document.body).backgroundColor === %q`, schemes[w.scheme]))
 			name := fmt.Sprintf("buyers-%d-%s-%s", w.width, w.scheme, language)
-			if got := v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`); got != "0" {
-				t.Errorf("%s: %s px too wide", name, got)
-			}
+			fail.Unequal(t, v.says(`document.documentElement.scrollWidth - document.documentElement.clientWidth`), "0", "%s: pixels too wide", name)
 			if small := v.says(`[...document.querySelectorAll('button')].filter((b) => !b.hidden && b.offsetParent && b.offsetHeight < 40).map((b) => b.outerHTML).join()`); small != "" {
 				t.Errorf("%s: too small for a finger: %s", name, small)
 			}

@@ -30,9 +30,7 @@ func TestMemoryLimitIsOfTheControlGroup(t *testing.T) {
 				Env: []string{harness.AsService, "SECKILL_ADDR=127.0.0.1:0", "GOMEMLIMIT=" + c.env},
 			})
 			url := p.WaitLine(t, `(http://127\.0\.0\.1:\d+)`)[1]
-			if got := (harness.Process{Process: p, URL: url}).Metric(t, "go_gc_gomemlimit_bytes"); int64(got) != c.want {
-				t.Errorf("go_gc_gomemlimit_bytes %.0f, want %d", got, c.want)
-			}
+			fail.Unequal(t, int64((harness.Process{Process: p, URL: url}).Metric(t, "go_gc_gomemlimit_bytes")), c.want, "go_gc_gomemlimit_bytes")
 			fail.If(t, p.Stop())
 		})
 	}

@@ -233,9 +233,7 @@ func (l *soakLoad) checkLateRequests(p harness.Process) {
 		}
 	}
 	closed.URLs = []string{p.URL}
-	if got := closed.Buy(0, 1_000_000_001, ""); got.Code != "sale_ended" {
-		l.t.Errorf("a late buyer was told %+v", got)
-	}
+	fail.Unequal(l.t, closed.Buy(0, 1_000_000_001, "").Code, "sale_ended", "a late buyer")
 	fail.Unequal(l.t, closed.Status(0, l.one.id, l.one.user, ""), "confirmed", "order %s", l.one.id)
 	if got := closed.StatusOf(0, "4711", 1); !strings.HasPrefix(got, "404") {
 		l.t.Errorf("an unknown order: %s", got)

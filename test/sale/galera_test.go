@@ -176,9 +176,7 @@ func (g *galeraCluster) sell(policy string, stock int, during func(sold <-chan s
 	for i := range g.apis {
 		fail.Unequal(g.t, s.AtRest(i), want, "%s, process %d", policy, i)
 	}
-	if len(told) != stock {
-		g.t.Errorf("%s: %d buyers were told of an order, of %d", policy, len(told), stock)
-	}
+	fail.Unequal(g.t, len(told), stock, "%s: buyers who were told of an order", policy)
 	for user, order := range told {
 		fail.Unequal(g.t, s.StatusOf(user, order, user), "confirmed", "%s: order %s of user %d", policy, order, user)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"seckill/internal/lock"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 	"seckill/test/harness"
 )
@@ -56,9 +57,7 @@ func TestEveryLockSells(t *testing.T) {
 			// A process connects to ZooKeeper with its first order. On a busy machine that takes longer than an order may.
 			first := harness.OpenSale(t, 2, policy, a, b)
 			for i := range 2 {
-				if got := first.BuyUntilAnswered(i, 1+i, ""); got.Code != "created" {
-					t.Errorf("the first order of process %d: %+v", i, got)
-				}
+				fail.Unequal(t, first.BuyUntilAnswered(i, 1+i, "").Code, "created", "the first order of process %d", i)
 			}
 			sale := harness.OpenSale(t, 10, policy, a, b)
 			codes, orders := sale.OrderAll(20, 1, nil)

@@ -26,9 +26,7 @@ func refused(t *testing.T, p harness.Process, sale *harness.Sale, names ...strin
 	t.Helper()
 	there := *sale
 	there.URLs = []string{p.URL}
-	if got := there.Buy(0, 1_000_001, ""); got.Code != "unavailable" {
-		t.Errorf("the order was answered %+v", got)
-	}
+	fail.Unequal(t, there.Buy(0, 1_000_001, "").Code, "unavailable", "the order")
 	status, body := harness.Call(t, http.MethodGet, p.URL+"/readyz?verbose=1", nil, "")
 	if status != http.StatusServiceUnavailable || !strings.Contains(body, `"stores":"failing"`) {
 		t.Errorf("readyz: %d %s", status, body)
@@ -69,9 +67,7 @@ func checkOrders(t *testing.T, s harness.Stores, sale *harness.Sale, orders map[
 	}
 	status := harness.Statuses(t, s.DB, sale.Voucher)
 	for id, user := range orders {
-		if status[id] != "confirmed" {
-			t.Errorf("order %s of user %d is %q", id, user, status[id])
-		}
+		fail.Unequal(t, status[id], "confirmed", "order %s of user %d", id, user)
 	}
 	t.Logf("%d orders were accepted, and all of them are confirmed", len(orders))
 }
@@ -98,9 +94,7 @@ func TestAnotherRedis(t *testing.T) {
 	fail.NowIf(t, a.Stop())
 	harness.WaitReady(t, b)
 	sale.URLs = []string{b.URL}
-	if again := sale.BuyUntilAnswered(0, 1, ""); again.Code != "already_ordered" {
-		t.Errorf("a second order of a user: %+v", again)
-	}
+	fail.Unequal(t, sale.BuyUntilAnswered(0, 1, "").Code, "already_ordered", "a second order of a user")
 	_, more := sale.OrderAllBy(func(_, user int) harness.Outcome { return sale.BuyUntilAnswered(0, enough+user, "") }, 100, 1, nil)
 	maps.Copy(orders, more)
 	checkOrders(t, s, sale, orders)
@@ -163,9 +157,7 @@ func TestRestoredCopyBesideProduction(t *testing.T) {
 		fail.NowIf(t, b.Stop())
 	})
 	checkOrders(t, s, sale, orders)
-	if n := len(harness.Statuses(t, restored.DB, sale.Voucher)); n != copied {
-		t.Errorf("%d orders were written into the copy", n-copied)
-	}
+	fail.Unequal(t, len(harness.Statuses(t, restored.DB, sale.Voucher)), copied, "orders in the copy")
 }
 
 func databaseOf(t *testing.T, d testkit.Database) string {

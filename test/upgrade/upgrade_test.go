@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 	"seckill/test/harness"
 )
 
@@ -151,9 +152,7 @@ func replaceOneByOne(t *testing.T, policy, before, this string) {
 	const more = 300 // orders after each step
 	for _, program := range []string{before, this, before} {
 		for i := range instances {
-			if err := instances[i].Stop(); err != nil {
-				t.Errorf("instance %d ended with %v", i, err)
-			}
+			fail.If(t, instances[i].Stop(), "the end of instance %d", i)
 			begin(i, program)
 			instances[i].WaitHTTP(t, urls[i]+"/readyz")
 			testkit.Until(t, "the balancer uses the new instance", front.Backends[i].Ready.Load)
@@ -221,9 +220,7 @@ func checkUpgraded(s *harness.Sale, db testkit.Database, told *upgraded) {
 	}
 	asked := 0
 	for id, by := range told.orders {
-		if again := s.BuyUntilAnswered(asked, by.user, by.key); again.Order != id {
-			s.T.Errorf("user %d had order %s, and repeats: %+v", by.user, id, again)
-		}
+		fail.Unequal(s.T, s.BuyUntilAnswered(asked, by.user, by.key).Order, id, "the order of user %d, who repeats", by.user)
 		if asked++; asked == 50 {
 			break
 		}

@@ -102,9 +102,7 @@ func mustBeToldAfter(t *testing.T, held lock.Lease, granted time.Time, after tim
 	t.Helper()
 	<-held.Lost()
 	fail.Unequal(t, time.Since(granted), after, "the holder was told after")
-	if cause := context.Cause(held.Context()); !errors.Is(cause, want) {
-		t.Errorf("the holder was told %v, want %v", cause, want)
-	}
+	fail.Unless(t, context.Cause(held.Context()), want, "the holder")
 }
 
 // The server forgets a lock: it comes back without its data, or a replica that never had the lock takes its place. There
@@ -156,9 +154,7 @@ func TestWaiterOfAServerThatRestartsEmpty(t *testing.T) {
 			t.Errorf("the waiter got the lock after %v", took)
 		}
 		<-held.Lost()
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrLost) {
-			t.Errorf("the first holder was told %v", cause)
-		}
+		fail.Unless(t, context.Cause(held.Context()), lock.ErrLost, "the first holder")
 	})
 }
 

@@ -104,9 +104,7 @@ func TestEveryMechanismIsWrapped(t *testing.T) {
 	if names := slices.Sorted(slices.Values(set.Names())); !slices.Equal(wrapped, names) {
 		t.Errorf("wrapped %q of %q", wrapped, names)
 	}
-	if _, err := set.Reader("rw"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Reader of a wrapped mechanism = %v", err)
-	}
+	fail.Unless(t, fail.Of(set.Reader("rw")), errors.ErrUnsupported, "Reader of a wrapped mechanism")
 }
 
 func TestReadersHoldTogether(t *testing.T) {
@@ -118,12 +116,8 @@ func TestReadersHoldTogether(t *testing.T) {
 		fail.NowIf(t, err)
 		defer func() { _ = held.Release(t.Context()) }()
 	}
-	if _, err := set.Reader("lua"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("Reader(lua) = %v", err)
-	}
-	if _, err := set.Reader("mutex"); !errors.Is(err, lock.ErrUnknown) {
-		t.Errorf("Reader(mutex) = %v", err)
-	}
+	fail.Unless(t, fail.Of(set.Reader("lua")), errors.ErrUnsupported, "Reader(lua)")
+	fail.Unless(t, fail.Of(set.Reader("mutex")), lock.ErrUnknown, "Reader(mutex)")
 }
 
 // What the catalogue says of how a key finds its next holder is what the mechanisms do, in one process and between two.

@@ -42,9 +42,7 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 		l := locker(t, second, m.name)
 		fail.If(t, <-acquirePatiently(t.Context(), l, "another seat", time.Sleep), "%s: another key", m.name)
 		if m.renews {
-			if err := errors.Join(held[m.name].Extend(t.Context(), 0), context.Cause(held[m.name].Context())); err != nil {
-				t.Errorf("%s: the holder of a replicated lock: %v", m.name, err)
-			}
+			fail.If(t, errors.Join(held[m.name].Extend(t.Context(), 0), context.Cause(held[m.name].Context())), "%s: the holder of a replicated lock", m.name)
 		} else if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
 			t.Errorf("%s: a replicated lock is not taken: %v", m.name, err)
 		}

@@ -61,9 +61,7 @@ func TestReleaseAfterLostReply(t *testing.T) {
 				if taken {
 					acquire(t, l)
 				}
-				if err := lease.Release(t.Context()); err != nil {
-					t.Errorf("Release again (taken by another owner: %v) = %v, want nil: the first release succeeded", taken, err)
-				}
+				fail.If(t, lease.Release(t.Context()), "Release again (taken by another owner: %v): the first release succeeded", taken)
 			}
 		})
 	}
@@ -78,12 +76,8 @@ func TestPassesBetweenCompareAndDelete(t *testing.T) {
 			l, _ := onLink(t, name)
 			lease, err := l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{})
 			fail.NowIf(t, err)
-			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrInjected) {
-				t.Errorf("Release = %v, want ErrInjected", err)
-			}
-			if _, err := l.Acquire(t.Context(), "seat", lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
-				t.Errorf("Acquire = %v, want ErrNotAcquired: nothing was deleted", err)
-			}
+			fail.Unless(t, lease.Release(t.Context()), lock.ErrInjected, "Release")
+			fail.Unless(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{})), lock.ErrNotAcquired, "Acquire: nothing was deleted")
 		})
 	}
 }

@@ -40,12 +40,8 @@ func TestDiesBetweenSetNXAndExpire(t *testing.T) {
 			t.Fatalf("Acquire that dies between the two = %v, want ErrAbandoned: the failure before it gave the key back", err)
 		}
 		const never = -1 // as go-redis returns it
-		if ttl := client.PTTL(t.Context(), redisio.Key("", "setnx-expire", "seat", "")).Val(); ttl != never {
-			t.Errorf("the dead holder's key ends in %v, want no end", ttl)
-		}
-		if _, err := l.Acquire(t.Context(), "seat", lock.Options{Wait: 4 * lease}); !errors.Is(err, lock.ErrNotAcquired) {
-			t.Errorf("Acquire, four leases after the death = %v, want ErrNotAcquired", err)
-		}
+		fail.Unequal(t, client.PTTL(t.Context(), redisio.Key("", "setnx-expire", "seat", "")).Val(), never, "the end of the dead holder's key")
+		fail.Unless(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{Wait: 4 * lease})), lock.ErrNotAcquired, "Acquire, four leases after the death")
 	})
 }
 
@@ -66,12 +62,8 @@ func TestThreadNumbersMeet(t *testing.T) {
 			fail.NowIf(t, err)
 			holder, err := processes[1].Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute})
 			fail.NowIf(t, err)
-			if err := late.Release(t.Context()); err != nil {
-				t.Errorf("round %d: a release of the other process's lock = %v, want nil: the numbers are equal", round, err)
-			}
-			if err := holder.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
-				t.Errorf("round %d: the holder's own release = %v, want ErrExpired: its lock was deleted", round, err)
-			}
+			fail.If(t, late.Release(t.Context()), "round %d: a release of the other process's lock: the numbers are equal", round)
+			fail.Unless(t, holder.Release(t.Context()), lock.ErrExpired, "round %d: the holder's own release: its lock was deleted", round)
 		}
 	})
 }
@@ -102,9 +94,7 @@ func TestWrongKeyLocksOutUntilLeaseEnds(t *testing.T) {
 		began := time.Now()
 		lease, err := l.Acquire(t.Context(), "seat", lock.Options{TTL: ttl})
 		fail.NowIf(t, err)
-		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
-			t.Errorf("Release = %v, want ErrExpired: there is nothing under the wrong key", err)
-		}
+		fail.Unless(t, lease.Release(t.Context()), lock.ErrExpired, "Release: there is nothing under the wrong key")
 		fail.NowIf(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute})))
 		if waited := time.Since(began); waited < ttl {
 			t.Errorf("the next one got in after %v, want no sooner than %v", waited, ttl)

@@ -2,7 +2,6 @@ package watchdog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -104,9 +103,7 @@ func toldAfter(t *testing.T, e *Entry[string], low, high time.Duration, want err
 	if after := time.Since(e.Start); after < low || after > high {
 		t.Errorf("told after %v, want %v to %v", after, low, high)
 	}
-	if cause := context.Cause(e.Held.Context()); !errors.Is(cause, want) {
-		t.Errorf("told %v, want %v", cause, want)
-	}
+	fail.Unless(t, context.Cause(e.Held.Context()), want)
 }
 
 func mustHold(t *testing.T, e *Entry[string]) {

@@ -114,9 +114,7 @@ func start(t *testing.T, r *receiver, change func(*sandbox.Config)) *provider {
 	go func() { ended <- p.sandbox.Run(ctx) }()
 	p.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the sandbox ended with %v", err)
-		}
+		fail.If(t, <-ended, "the end of the sandbox")
 	})
 	t.Cleanup(p.stop)
 	p.Client = p.client(t, time.Minute)

@@ -175,9 +175,7 @@ func TestAnswersSlowly(t *testing.T) {
 		fail.NowIf(t, p.sandbox.SetBehaviour(sandbox.Behaviour{}))
 		first, err := p.PaymentUnder(t.Context(), "k")
 		fail.NowIf(t, err)
-		if again := p.create(t, "k", req); again.ID != first.ID {
-			t.Errorf("the repetition created %s beside %s", again.ID, first.ID)
-		}
+		fail.Unequal(t, p.create(t, "k", req).ID, first.ID, "the repetition created")
 	})
 }
 

@@ -3,7 +3,6 @@ package forupdate_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -44,9 +43,7 @@ func TestHoldersExhaustThePool(t *testing.T) {
 		}
 		for _, wait := range []time.Duration{0, 200 * time.Millisecond} { // nobody gives a connection back
 			_, err := l.Acquire(t.Context(), "a free seat", lock.Options{Wait: wait})
-			if !errors.Is(err, lock.ErrUnavailable) {
-				t.Errorf("Acquire without a connection = %v, want ErrUnavailable", err)
-			}
+			fail.Unless(t, err, lock.ErrUnavailable, "Acquire without a connection")
 		}
 		for _, lease := range leases {
 			fail.If(t, lease.Release(t.Context()))
@@ -127,9 +124,7 @@ func TestRowInTheMakingIsNotHeld(t *testing.T) {
 			return len(seen) >= 2
 		})
 		fail.NowIf(t, maker.Commit())
-		if err := <-got; err != nil {
-			t.Errorf("acquiring and releasing = %v", err)
-		}
+		fail.If(t, <-got, "acquiring and releasing")
 	})
 }
 
@@ -158,22 +153,16 @@ func TestRowThatStaysLockedIsTaken(t *testing.T) {
 			var buyers sync.WaitGroup
 			for range 5 { // the limit may cut another statement of each short
 				buyers.Go(func() {
-					if _, err := l.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
-						t.Errorf("Acquire %q = %v, want ErrNotAcquired", key, err)
-					}
+					fail.Unless(t, fail.Of(l.Acquire(t.Context(), key, lock.Options{})), lock.ErrNotAcquired, "Acquire %q", key)
 				})
 				buyers.Go(func() {
-					if _, err := patient.Acquire(t.Context(), key, lock.Options{Wait: limit}); !errors.Is(err, lock.ErrNotAcquired) {
-						t.Errorf("Acquire %q with a limit = %v, want ErrNotAcquired", key, err)
-					}
+					fail.Unless(t, fail.Of(patient.Acquire(t.Context(), key, lock.Options{Wait: limit})), lock.ErrNotAcquired, "Acquire %q with a limit", key)
 				})
 			}
 			buyers.Wait()
 			fail.If(t, other.Rollback())
 			lease, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})
-			if err != nil {
-				t.Fatalf("Acquire %q afterwards = %v", key, err)
-			}
+			fail.NowIf(t, err, "Acquire %q afterwards", key)
 			fail.If(t, lease.Release(t.Context()))
 		}
 	})

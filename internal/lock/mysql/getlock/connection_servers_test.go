@@ -102,12 +102,8 @@ func TestConnectionsGoBackClean(t *testing.T) {
 		}
 		held := acquire(t, p, lock.Options{})
 		fail.NowIf(t, p.Close())
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrUnavailable) {
-			t.Errorf("the holder of a closed locker was told %v, want ErrUnavailable", cause)
-		}
-		if _, err := p.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute}); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("Acquire on a closed locker = %v, want ErrUnavailable", err)
-		}
+		fail.Unless(t, context.Cause(held.Context()), lock.ErrUnavailable, "the holder of a closed locker")
+		fail.Unless(t, fail.Of(p.Acquire(t.Context(), "seat", lock.Options{Wait: time.Minute})), lock.ErrUnavailable, "Acquire on a closed locker")
 		testkit.Until(t, "the end of the lock", func() bool {
 			id, err := holder(t.Context(), db, prefix, "seat")
 			return err == nil && id == 0

@@ -2,7 +2,6 @@ package getlock_test
 
 import (
 	"database/sql"
-	"errors"
 	"strings"
 	"testing"
 
@@ -32,11 +31,7 @@ func TestName(t *testing.T) {
 }
 
 func TestNewNeedsDatabase(t *testing.T) {
-	if _, err := getlock.New(nil, getlock.Config{}); !errors.Is(err, lock.ErrInvalid) {
-		t.Errorf("New(nil) = %v, want ErrInvalid", err)
-	}
+	fail.Unless(t, fail.Of(getlock.New(nil, getlock.Config{})), lock.ErrInvalid, "New(nil)")
 	negative := getlock.Config{Config: mysqlio.Config{CheckEvery: -1}}
-	if _, err := getlock.New(&sql.DB{}, negative); !errors.Is(err, lock.ErrInvalid) {
-		t.Errorf("New with a negative interval = %v, want ErrInvalid", err)
-	}
+	fail.Unless(t, fail.Of(getlock.New(&sql.DB{}, negative)), lock.ErrInvalid, "New with a negative interval")
 }

@@ -53,9 +53,7 @@ func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 			}
 			ended, cancel := context.WithCancel(ctx)
 			cancel()
-			if err := s.Exec(ended, "DO 1"); !errors.Is(err, context.Canceled) {
-				t.Errorf("Exec under a context that has ended = %v", err)
-			}
+			fail.Unless(t, s.Exec(ended, "DO 1"), context.Canceled, "Exec under a context that has ended")
 			if err := s.Exec(ctx, "DO 1"); err == nil {
 				t.Error("Exec succeeded after a statement without an answer")
 				return nil
@@ -70,9 +68,7 @@ func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 		if len(sessions) != 2 || sessions[0] == sessions[1] {
 			t.Errorf("the tries were made on the connections %v, want two", sessions)
 		}
-		if err := lease.Release(t.Context()); err != nil {
-			t.Errorf("Release = %v", err)
-		}
+		fail.If(t, lease.Release(t.Context()), "Release")
 	})
 }
 
@@ -84,9 +80,7 @@ func TestPoolWithoutAutocommitIsRefused(t *testing.T) {
 		cl := newLocks(t, db)
 		_, err := cl.Acquire(t.Context(), "seat", "me", lock.Options{}, attempt(func(context.Context, *mysqlio.Session) error { return nil }))
 		fail.Unless(t, err, mysqlio.ErrNoAutocommit)
-		if n := db.Stats().InUse; n != 0 {
-			t.Errorf("%d connections are in use", n)
-		}
+		fail.Unequal(t, db.Stats().InUse, 0, "connections in use")
 	})
 }
 

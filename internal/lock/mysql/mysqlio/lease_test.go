@@ -72,12 +72,8 @@ func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 				began := time.Now()
 				<-held.Lost()
 				fail.Unequal(t, time.Since(began), tc.after, "the holder was told after")
-				if cause := context.Cause(held.Context()); !errors.Is(cause, tc.want) {
-					t.Errorf("the holder was told %v, want %v", cause, tc.want)
-				}
-				if err := held.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
-					t.Errorf("Release = %v, want ErrExpired", err)
-				}
+				fail.Unless(t, context.Cause(held.Context()), tc.want, "the holder")
+				fail.Unless(t, held.Release(t.Context()), lock.ErrExpired, "Release")
 				if !ended.Load() {
 					t.Error("the session did not end")
 				}
@@ -97,12 +93,8 @@ func TestReleaseDuringCheckIsFinished(t *testing.T) {
 			t.Errorf("a release that did not wait gave %v, want ErrUnavailable; freed: %d", err, w.freed.Load())
 		}
 		simulate.Sleep(time.Minute)
-		if err := held.Release(t.Context()); err != nil {
-			t.Errorf("the repeated release = %v", err)
-		}
-		if w.freed.Load() != 1 {
-			t.Errorf("the key was freed %d times", w.freed.Load())
-		}
+		fail.If(t, held.Release(t.Context()), "the repeated release")
+		fail.Unequal(t, w.freed.Load(), 1, "times that the key was freed")
 	})
 }
 
@@ -117,11 +109,7 @@ func TestExtendDuringCheckEndsWithItsContext(t *testing.T) {
 		if err := held.Extend(ctx, time.Hour); !errors.Is(err, lock.ErrUnavailable) || time.Since(began) != 2*time.Second {
 			t.Errorf("Extend = %v after %v, want ErrUnavailable after 2 s", err, time.Since(began))
 		}
-		if err := held.Extend(t.Context(), time.Minute); err != nil {
-			t.Errorf("Extend after the check = %v", err)
-		}
-		if err := held.Release(t.Context()); err != nil {
-			t.Errorf("Release = %v", err)
-		}
+		fail.If(t, held.Extend(t.Context(), time.Minute), "Extend after the check")
+		fail.If(t, held.Release(t.Context()), "Release")
 	})
 }

@@ -2,9 +2,10 @@ package mysqlio
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
+
+	"seckill/internal/testkit/fail"
 )
 
 // A waiter that gives up, wherever it is in the queue, neither delays the waiters behind
@@ -30,27 +31,19 @@ func TestQueueServesInOrder(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			for i := range in {
-				if entered[i] != in[i] {
-					t.Errorf("%s: waiter %d was admitted: %t", when, i, entered[i])
-				}
+				fail.Unequal(t, entered[i], in[i], "%s: whether waiter %d was admitted", when, i)
 			}
-			if n := q.len("seat"); n != count {
-				t.Errorf("%s: %d waiters, want %d", when, n, count)
-			}
+			fail.Unequal(t, q.len("seat"), count, "%s: waiters", when)
 		}
 		want("at first", 4, true, false, false, false)
 		cancels[1]()
 		want("when the second gave up", 3, true, false, false, false)
-		if !errors.Is(errs[1], context.Canceled) {
-			t.Errorf("the waiter that gave up got %v", errs[1])
-		}
+		fail.Unless(t, errs[1], context.Canceled, "the waiter that gave up")
 		leave[0]()
 		want("when the first left", 2, true, false, true, false)
 		leave[2]()
 		want("when the third left", 1, true, false, true, true)
 		leave[3]()
-		if len(q.keys) != 0 {
-			t.Errorf("an empty queue keeps %d keys", len(q.keys))
-		}
+		fail.Unequal(t, len(q.keys), 0, "keys of an empty queue")
 	})
 }

@@ -99,9 +99,7 @@ func TestRenewsInOneStatement(t *testing.T) {
 			t.Fatalf("ForceRelease = %t, %v", freed, err)
 		}
 		<-leases["b"].Lost()
-		if cause := context.Cause(leases["b"].Context()); !errors.Is(cause, lock.ErrExpired) {
-			t.Errorf("the holder was told %v, want ErrExpired", cause)
-		}
+		fail.Unless(t, context.Cause(leases["b"].Context()), lock.ErrExpired, "the holder")
 		for _, key := range []string{"a", "c"} {
 			fail.If(t, leases[key].Release(t.Context()), "%s", key)
 		}

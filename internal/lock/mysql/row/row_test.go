@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -19,17 +18,13 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestNewRefusesInvalidConfig(t *testing.T) {
-	if _, err := row.New(nil, row.Config{}); !errors.Is(err, lock.ErrInvalid) {
-		t.Errorf("New(nil) = %v, want ErrInvalid", err)
-	}
+	fail.Unless(t, fail.Of(row.New(nil, row.Config{})), lock.ErrInvalid, "New(nil)")
 	for _, config := range []row.Config{
 		{WatchdogTimeout: -time.Second},
 		{WatchdogTimeout: time.Second, RenewEvery: time.Second},
 		{WatchdogTimeout: time.Second, RetryEvery: time.Second},
 	} {
-		if _, err := row.New(&sql.DB{}, config); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("New with %+v = %v, want ErrInvalid", config, err)
-		}
+		fail.Unless(t, fail.Of(row.New(&sql.DB{}, config)), lock.ErrInvalid, "New with %+v", config)
 	}
 }
 

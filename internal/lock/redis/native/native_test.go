@@ -97,9 +97,7 @@ func TestLateHolderChangesNothing(t *testing.T) {
 		fail.Unless(t, late.Extend(t.Context(), time.Hour), lock.ErrExpired, "Extend")
 		fail.Unless(t, late.Release(t.Context()), lock.ErrLost, "Release of what another holder has")
 		fail.Unless(t, gone.Release(t.Context()), lock.ErrExpired, "Release of what nobody has")
-		if ttl := server.Mini().TTL(l.Name("seat")); ttl != time.Minute {
-			t.Errorf("the next holder's lease is %v", ttl)
-		}
+		fail.Unequal(t, server.Mini().TTL(l.Name("seat")), time.Minute, "the next holder's lease")
 		fail.If(t, context.Cause(next.Context()))
 		fail.If(t, next.Release(t.Context()))
 	})

@@ -32,22 +32,16 @@ func TestTakenAndDeadNodes(t *testing.T) {
 			servers[1].Stop()
 			mustBeRefused(t, l, "with one node down", lock.ErrUnavailable)
 			servers[1].Start()
-			if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil {
-				t.Errorf("Release after the node came back = %v", err)
-			}
+			fail.If(t, acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()), "Release after the node came back")
 			return
 		}
-		if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil {
-			t.Errorf("Release with one node taken = %v", err)
-		}
+		fail.If(t, acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()), "Release with one node taken")
 		servers.put(t, 1)
 		mustBeRefused(t, l, "with two nodes taken", lock.ErrNotAcquired)
 		servers[0].Stop()
 		mustBeRefused(t, l, "with one node down and one taken", lock.ErrNotAcquired)
 		servers[1].Mini().Del(name)
-		if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil {
-			t.Errorf("Release with one node down = %v", err)
-		}
+		fail.If(t, acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()), "Release with one node down")
 		servers[1].Stop()
 		mustBeRefused(t, l, "with two nodes down", lock.ErrUnavailable)
 	})
@@ -69,12 +63,8 @@ func TestForgetfulNode(t *testing.T) {
 		held := acquire(t, a, lock.Options{TTL: lease})
 		servers[1].RestartEmpty()
 		mustBeRefused(t, b, "after a node forgot", lock.ErrNotAcquired)
-		if err := held.Extend(t.Context(), 0); !errors.Is(err, lock.ErrExpired) {
-			t.Errorf("Extend after a node forgot = %v, want ErrExpired", err)
-		}
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrExpired) {
-			t.Errorf("the holder was told %v, want ErrExpired", cause)
-		}
+		fail.Unless(t, held.Extend(t.Context(), 0), lock.ErrExpired, "Extend after a node forgot")
+		fail.Unless(t, context.Cause(held.Context()), lock.ErrExpired, "the holder")
 	})
 }
 
@@ -130,8 +120,6 @@ func TestStuckClock(t *testing.T) {
 			}
 			return
 		}
-		if _, err := b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: 10 * lease}); err != nil {
-			t.Errorf("Acquire after the clock went on = %v", err)
-		}
+		fail.If(t, fail.Of(b.Acquire(t.Context(), key, lock.Options{TTL: lease, Wait: 10 * lease})), "Acquire after the clock went on")
 	})
 }

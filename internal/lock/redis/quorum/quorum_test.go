@@ -77,9 +77,7 @@ func acquire(t *testing.T, l lock.Locker, opts lock.Options) lock.Lease {
 
 func mustBeRefused(t *testing.T, l lock.Locker, when string, want error) {
 	t.Helper()
-	if _, err := l.Acquire(t.Context(), key, lock.Options{TTL: lease}); !errors.Is(err, want) {
-		t.Errorf("Acquire %s = %v, want %v", when, err, want)
-	}
+	fail.Unless(t, fail.Of(l.Acquire(t.Context(), key, lock.Options{TTL: lease})), want, "Acquire %s", when)
 }
 
 func (n nodes) mustHave(t *testing.T, when string, want ...bool) {
@@ -125,9 +123,7 @@ func TestRefusalReleasesTheRest(t *testing.T) {
 		for i := range 4 - need {
 			servers[i].Start()
 		}
-		if err := acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()); err != nil {
-			t.Errorf("Release after the nodes came back = %v", err)
-		}
+		fail.If(t, acquire(t, l, lock.Options{TTL: lease}).Release(t.Context()), "Release after the nodes came back")
 	})
 }
 
@@ -187,9 +183,7 @@ func TestHangingNodeCostsNodeTimeout(t *testing.T) {
 		}
 		if err == nil {
 			began = time.Now()
-			if err := held.Release(t.Context()); err != nil {
-				t.Errorf("Release beside a hanging node = %v", err)
-			}
+			fail.If(t, held.Release(t.Context()), "Release beside a hanging node")
 			if took := time.Since(began); took > short {
 				t.Errorf("a release beside a hanging node took %v", took)
 			}
@@ -212,9 +206,7 @@ func TestWaitLimitIsForTheWhole(t *testing.T) {
 		if took := time.Since(began); took < wait || took > wait+4*short { // the last attempt: acquire, ask who holds it, undo
 			t.Errorf("asked to wait %v it waited %v", wait, took)
 		}
-		if !errors.Is(err, lock.ErrNotAcquired) {
-			t.Errorf("Acquire = %v, want ErrNotAcquired", err)
-		}
+		fail.Unless(t, err, lock.ErrNotAcquired, "Acquire")
 	})
 }
 
@@ -229,9 +221,7 @@ func TestLateGrantIsNone(t *testing.T) {
 			t.Errorf("Acquire that took longer than its lease = %v, want ErrUnavailable", err)
 		}
 		_, err = l.Acquire(t.Context(), key, lock.Options{TTL: 2 * time.Millisecond})
-		if !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("Acquire of a lease that is all drift = %v, want ErrInvalid", err)
-		}
+		fail.Unless(t, err, lock.ErrInvalid, "Acquire of a lease that is all drift")
 		// What is left of a lease is what the nodes have, less the time that passed, less the drift.
 		held := acquire(t, l, lock.Options{TTL: 10 * time.Second})
 		if left := held.Remaining(); left > 10*time.Second-100*time.Millisecond-2*time.Millisecond {
@@ -251,18 +241,14 @@ func TestRenewalNeedsTheQuorum(t *testing.T) {
 			s.Stop()
 		}
 		simulate.Sleep(3 * lease) // many renewals
-		if err := held.Extend(t.Context(), 0); err != nil {
-			t.Errorf("Extend with %d of 3 nodes down = %v", len(down)-1, err)
-		}
+		fail.If(t, held.Extend(t.Context(), 0), "Extend with %d of 3 nodes down", len(down)-1)
 		down[len(down)-1].Stop() // one too many
 		began := time.Now()
 		<-held.Lost()
 		if took := time.Since(began); took >= lease {
 			t.Errorf("the holder was told %v after the quorum was lost, later than its lease of %v", took, lease)
 		}
-		if cause := context.Cause(held.Context()); !errors.Is(cause, lock.ErrUnavailable) {
-			t.Errorf("the holder was told %v, want ErrUnavailable", cause)
-		}
+		fail.Unless(t, context.Cause(held.Context()), lock.ErrUnavailable, "the holder")
 	})
 }
 
@@ -287,11 +273,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("ForceRelease with a node down = %v, %v, want true", there, err)
 		}
 		servers[1].Stop()
-		if _, err := l.Inspect(t.Context(), key); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("Inspect with one node of three = %v, want ErrUnavailable", err)
-		}
-		if _, err := l.ForceRelease(t.Context(), key); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("ForceRelease with one node of three = %v, want ErrUnavailable", err)
-		}
+		fail.Unless(t, fail.Of(l.Inspect(t.Context(), key)), lock.ErrUnavailable, "Inspect with one node of three")
+		fail.Unless(t, fail.Of(l.ForceRelease(t.Context(), key)), lock.ErrUnavailable, "ForceRelease with one node of three")
 	})
 }

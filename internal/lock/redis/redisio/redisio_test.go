@@ -19,12 +19,8 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestKey(t *testing.T) {
-	if got, want := redisio.Key("shop:", "fair", "seat:1", ""), "shop:lock:fair:{seat:1}"; got != want {
-		t.Errorf("Key = %q, want %q", got, want)
-	}
-	if got, want := redisio.Key("", "fair", "seat:1", "queue"), "lock:fair:{seat:1}:queue"; got != want {
-		t.Errorf("Key of a part = %q, want %q", got, want)
-	}
+	fail.Unequal(t, redisio.Key("shop:", "fair", "seat:1", ""), "shop:lock:fair:{seat:1}")
+	fail.Unequal(t, redisio.Key("", "fair", "seat:1", "queue"), "lock:fair:{seat:1}:queue")
 }
 
 // reply is an error that a server returned.

@@ -79,9 +79,7 @@ func TestSlowReplyToDirectCommand(t *testing.T) {
 			if state := inspect(t, l); state.Owner != lease.Owner() || state.Count != 1 {
 				t.Errorf("held by %q %d times, want once by %q", state.Owner, state.Count, lease.Owner())
 			}
-			if err := lease.Release(t.Context()); err != nil {
-				t.Errorf("Release = %v", err)
-			}
+			fail.If(t, lease.Release(t.Context()), "Release")
 			until(t, "a free lock", func() bool { return inspect(t, l).Owner == "" })
 		})
 	}
@@ -98,12 +96,8 @@ func TestSlowReplyToDirectRelease(t *testing.T) {
 		go func() { failed <- lease.Release(t.Context()) }()
 		until(t, "the repetition", func() bool { return seen.queued.Load() > queued })
 		server.Resume()
-		if err := <-failed; err != nil {
-			t.Errorf("Release = %v", err)
-		}
-		if state := inspect(t, l); state.Owner != "" {
-			t.Errorf("held by %q after the release", state.Owner)
-		}
+		fail.If(t, <-failed, "Release")
+		fail.Unequal(t, inspect(t, l).Owner, "", "the holder after the release")
 	})
 }
 

@@ -32,9 +32,7 @@ func TestReleaseOfLostLockIsNoHandover(t *testing.T) {
 			if freed, err := operator.ForceRelease(t.Context(), key); !freed || err != nil {
 				t.Fatalf("ForceRelease = %v, %v", freed, err)
 			}
-			if err := former.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("Release of a lock that was taken away = %v, want ErrLost", err)
-			}
+			fail.Unless(t, former.Release(t.Context()), lock.ErrLost, "Release of a lock that was taken away")
 			letGo()
 			w := leaseOf(t, waiting)
 			if kept, assumed := pttl(t, server, prefix, name), w.Remaining(); assumed > kept+slack {
@@ -102,9 +100,7 @@ func TestGrantIsReleasedAfterFailedHandover(t *testing.T) {
 			asks.letGo()
 			<-leaves.reached
 			releases.letGo()
-			if err := <-releaseEnded; !errors.Is(err, lock.ErrExpired) {
-				t.Errorf("Release of a lock that is gone = %v, want ErrExpired", err)
-			}
+			fail.Unless(t, <-releaseEnded, lock.ErrExpired, "Release of a lock that is gone")
 			leaves.letGo()
 			if r := result(t, waiting); !errors.Is(r.Err, lock.ErrInjected) {
 				t.Errorf("Acquire = %v, want ErrInjected", r.Err)
@@ -143,9 +139,7 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 				t.Errorf("Inspect = %+v, want two leases of one owner", state)
 			}
 			release(t, b)
-			if _, err := other.Acquire(t.Context(), key, lock.Options{}); !errors.Is(err, lock.ErrNotAcquired) {
-				t.Errorf("Acquire of what the first lease still holds = %v, want ErrNotAcquired", err)
-			}
+			fail.Unless(t, fail.Of(other.Acquire(t.Context(), key, lock.Options{})), lock.ErrNotAcquired, "Acquire of what the first lease still holds")
 			release(t, a)
 		})
 	}
@@ -197,9 +191,7 @@ func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 				}
 				release(t, other)
 				w := leaseOf(t, waiting)
-				if state := inspect(t, q); state.Owner != w.Owner() {
-					t.Errorf("Inspect = %+v, want the waiter as the holder", state)
-				}
+				fail.Unequal(t, inspect(t, q).Owner, w.Owner(), "the holder")
 				release(t, w)
 			})
 		}
@@ -221,9 +213,7 @@ func TestShorteningWithoutReply(t *testing.T) {
 				cancel()
 			}()
 			began := time.Now()
-			if err := held.Extend(ctx, short); !errors.Is(err, lock.ErrUnavailable) {
-				t.Errorf("Extend without a reply = %v, want ErrUnavailable", err)
-			}
+			fail.Unless(t, held.Extend(ctx, short), lock.ErrUnavailable, "Extend without a reply")
 			if left := held.Remaining(); left > short {
 				t.Errorf("the holder assumes %v", left)
 			}
@@ -262,9 +252,7 @@ func TestAbandonAfterWait(t *testing.T) {
 				if r := result(t, waiting); !errors.Is(r.Err, lock.ErrAbandoned) {
 					t.Fatalf("Acquire = %v, want ErrAbandoned", r.Err)
 				}
-				if state := inspect(t, q); state.Owner != "the one who dies" {
-					t.Errorf("the lock is held by %q, want the owner that died", state.Owner)
-				}
+				fail.Unequal(t, inspect(t, q).Owner, "the one who dies", "the holder")
 			})
 		}
 	}
@@ -286,13 +274,9 @@ func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
 		repeated := network.stopReply(t, waiterAttempt)
 		<-repeated.reached
 		repeated.letGo()
-		if entries := client.LRange(t.Context(), queue, 0, -1).Val(); len(entries) != 1 {
-			t.Errorf("the queue is %q, want one entry", entries)
-		}
+		fail.Unequal(t, len(client.LRange(t.Context(), queue, 0, -1).Val()), 1, "entries in the queue")
 		release(t, h)
 		release(t, leaseOf(t, waiting))
-		if state := inspect(t, q); state.Owner != "" {
-			t.Errorf("the lock was granted again to %q, which had released it", state.Owner)
-		}
+		fail.Unequal(t, inspect(t, q).Owner, "", "the holder after the release")
 	})
 }

@@ -60,9 +60,7 @@ func TestAttemptThatArrivesLate(t *testing.T) {
 				fail.NowIf(t, held.Release(t.Context()))
 			}
 			if c.held && c.want == nil {
-				if err := <-got; err != nil {
-					t.Fatalf("Acquire and Release after a wait = %v", err)
-				}
+				fail.NowIf(t, <-got, "Acquire and Release after a wait")
 			}
 			late.deliver(t, server.Client(t))
 			until(t, "a free lock", func() bool { return inspect(t, holder).Owner == "" })

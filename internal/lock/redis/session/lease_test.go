@@ -2,7 +2,6 @@ package session_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +25,7 @@ func TestAbandonedInnerLease(t *testing.T) {
 		lock.Abandon(acquire(ctx, t, l, lock.Options{TTL: 100 * time.Millisecond}))
 		until(t, "the end of the inner lease", func() bool { return inspect(t, l).Count == 1 })
 		fail.NowIf(t, outer.Release(t.Context()))
-		if state := inspect(t, l); state.Owner != "" {
-			t.Errorf("after the outer release: %+v, want a free lock", state)
-		}
+		fail.Unequal(t, inspect(t, l).Owner, "", "the holder after the outer release")
 	})
 }
 
@@ -43,9 +40,7 @@ func TestLossOfKeyIsLossOfAll(t *testing.T) {
 		fail.NowIf(t, server.Client(t).Del(t.Context(), redisio.Key(prefix, "reentrant", key, "")).Err())
 		told(t, watched, 2*renewed, lock.ErrExpired)
 		told(t, fixed, time.Second, lock.ErrExpired)
-		if err := fixed.Release(t.Context()); !errors.Is(err, lock.ErrExpired) {
-			t.Errorf("Release = %v, want ErrExpired", err)
-		}
+		fail.Unless(t, fixed.Release(t.Context()), lock.ErrExpired, "Release")
 	})
 }
 
@@ -61,16 +56,10 @@ func TestCloseTellsEverybody(t *testing.T) {
 		}()
 		until(t, "a waiter", func() bool { return inspect(t, l).Waiting == 1 })
 		fail.NowIf(t, l.Close())
-		if err := <-waiting; !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("the waiter got %v, want ErrUnavailable", err)
-		}
+		fail.Unless(t, <-waiting, lock.ErrUnavailable, "the waiter")
 		told(t, lease, time.Second, lock.ErrUnavailable)
-		if _, err := l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute}); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("Acquire after Close = %v, want ErrUnavailable", err)
-		}
-		if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-			t.Errorf("Release after Close = %v, want ErrUnavailable", err)
-		}
+		fail.Unless(t, fail.Of(l.Acquire(t.Context(), key, lock.Options{Wait: time.Minute})), lock.ErrUnavailable, "Acquire after Close")
+		fail.Unless(t, lease.Release(t.Context()), lock.ErrUnavailable, "Release after Close")
 	})
 }
 
@@ -81,7 +70,5 @@ func told(t *testing.T, lease lock.Lease, within time.Duration, want error) {
 	case <-time.After(within):
 		t.Fatalf("the holder was not told within %v", within)
 	}
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, want) {
-		t.Errorf("the holder was told %v, want %v", cause, want)
-	}
+	fail.Unless(t, context.Cause(lease.Context()), want, "the holder")
 }

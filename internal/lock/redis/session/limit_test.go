@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A wait limit ends as a context with the same deadline does, whether or not anybody waited
@@ -37,17 +38,11 @@ func TestWaitLimitEnds(t *testing.T) {
 				}
 				simulate.Sleep(time.Nanosecond)
 				synctest.Wait()
-				if err := early.Err(); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("the error at the deadline is %v", err)
-				}
+				fail.Unless(t, early.Err(), context.DeadlineExceeded, "the error at the deadline")
 				<-early.Done()
-				if late.Err() != nil {
-					t.Error("the later limit ended too")
-				}
+				fail.Unequal(t, late.Err(), nil, "the later limit")
 				cancel()
-				if err := late.Err(); !errors.Is(err, context.Canceled) {
-					t.Errorf("the error after the parent's end is %v", err)
-				}
+				fail.Unless(t, late.Err(), context.Canceled, "the error after the parent's end")
 				<-late.Done()
 			})
 		})

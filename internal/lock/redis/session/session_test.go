@@ -311,9 +311,7 @@ func acquire(ctx context.Context, t *testing.T, l lock.Locker, opts lock.Options
 
 func release(t *testing.T, lease lock.Lease) {
 	t.Helper()
-	if err := lease.Release(t.Context()); err != nil {
-		t.Errorf("Release = %v", err)
-	}
+	fail.If(t, lease.Release(t.Context()), "Release")
 }
 
 // result receives the result of an acquisition in the background.
@@ -366,8 +364,6 @@ func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
 	for name, create := range all() {
-		if _, err := create(ring, session.Config{}); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("%s on a ring = %v, want ErrInvalid", name, err)
-		}
+		fail.Unless(t, fail.Of(create(ring, session.Config{})), lock.ErrInvalid, "%s on a ring", name)
 	}
 }

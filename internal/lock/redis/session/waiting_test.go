@@ -16,6 +16,7 @@ import (
 	"seckill/internal/lock/redis/rw"
 	"seckill/internal/lock/redis/session"
 	"seckill/internal/simulate"
+	"seckill/internal/testkit/fail"
 )
 
 // A waiter that died has the first entry in the queue. Callers that come and go meanwhile,
@@ -138,9 +139,7 @@ func TestReadersGoBeforeNextWriter(t *testing.T) {
 			letGo()
 			w := leaseOf(t, writer)
 			mu.Lock()
-			if n := len(order); n != 2*readers {
-				t.Errorf("the next writer got in after %d of %d readers", n, 2*readers)
-			}
+			fail.Unequal(t, len(order), 2*readers, "readers before the next writer")
 			mu.Unlock()
 			release(t, w)
 			done[1].Wait()

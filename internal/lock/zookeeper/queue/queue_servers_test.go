@@ -62,9 +62,7 @@ func TestLeavesNothingAfterLostReply(t *testing.T) {
 // Each process wakes once, when it is its turn, and lists the queue once.
 func TestReleaseWakesOne(t *testing.T) {
 	for i, requests := range zkstore.NewHerd(t, mechanism(), 8).Drain(t) {
-		if requests != 1 {
-			t.Errorf("process %d made %d requests, want one", i, requests)
-		}
+		fail.Unequal(t, requests, 1, "requests of process %d", i)
 	}
 }
 

@@ -83,9 +83,7 @@ func TestSilentServerIsNoProof(t *testing.T) {
 	if !s.Over() {
 		t.Error("the session is not over")
 	}
-	if _, err := client.Session(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-		t.Errorf("Session = %v, want ErrUnavailable", err)
-	}
+	fail.Unless(t, fail.Of(client.Session(t.Context())), lock.ErrUnavailable, "Session")
 	server.Resume()
 	if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrExpired) && err != nil {
 		t.Errorf("Release = %v, want nil or ErrExpired", err)
@@ -104,9 +102,7 @@ func TestServerThatRestartsKeepsTheSession(t *testing.T) {
 		err = lease.Extend(t.Context(), 0)
 		return !errors.Is(err, lock.ErrUnavailable)
 	})
-	if err != nil {
-		t.Errorf("Extend = %v, want nil: the lease is still held", err)
-	}
+	fail.If(t, err, "Extend: the lease is still held")
 	fail.If(t, lease.Release(t.Context()))
 }
 
@@ -116,9 +112,7 @@ func TestCloseTellsHoldersAndEndsTheSession(t *testing.T) {
 	lease := hold(t, session(t, client), path)
 	fail.If(t, client.Close())
 	<-lease.Lost()
-	if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrUnavailable) {
-		t.Errorf("the holder was told %v, want ErrUnavailable", cause)
-	}
+	fail.Unless(t, context.Cause(lease.Context()), lock.ErrUnavailable, "the holder")
 	found, _, err := zkio.Do(t.Context(), session(t, open(t, addr, nil)), func(c *zk.Conn) (bool, error) {
 		found, _, err := c.Exists(path)
 		return found, err
@@ -126,18 +120,14 @@ func TestCloseTellsHoldersAndEndsTheSession(t *testing.T) {
 	if found || err != nil {
 		t.Errorf("Exists = %v, %v, want no node: the end of the session deletes it", found, err)
 	}
-	if _, err := client.Session(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-		t.Errorf("Session of a closed client = %v, want ErrUnavailable", err)
-	}
+	fail.Unless(t, fail.Of(client.Session(t.Context())), lock.ErrUnavailable, "Session of a closed client")
 }
 
 func TestWatchIsShared(t *testing.T) {
 	network := locktest.NewNetwork()
 	s := session(t, open(t, testkit.ZooKeeper(t).Addr(), network))
 	path := "/" + testkit.KeyPrefix(t)
-	if _, err := s.Watch(t.Context(), path); !errors.Is(err, zk.ErrNoNode) {
-		t.Errorf("Watch of nothing = %v, want ErrNoNode", err)
-	}
+	fail.Unless(t, fail.Of(s.Watch(t.Context(), path)), zk.ErrNoNode, "Watch of nothing")
 	lease := hold(t, s, path)
 	first, err := s.Watch(t.Context(), path)
 	fail.NowIf(t, err)

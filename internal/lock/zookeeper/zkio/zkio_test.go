@@ -1,7 +1,6 @@
 package zkio_test
 
 import (
-	"errors"
 	"net/url"
 	"strings"
 	"testing"
@@ -41,9 +40,7 @@ func TestRecordIsReadBack(t *testing.T) {
 	}
 	fail.Unequal(t, zkio.NewRecord("id", "owner", 0).TTL(), lock.NoExpiry, "TTL without a lease")
 	for _, data := range []string{"", "{}", "not a lock", `{"owner":"o"}`} {
-		if _, err := zkio.ParseRecord([]byte(data)); !errors.Is(err, lock.ErrWrongKind) {
-			t.Errorf("ParseRecord(%q) = %v, want ErrWrongKind", data, err)
-		}
+		fail.Unless(t, fail.Of(zkio.ParseRecord([]byte(data))), lock.ErrWrongKind, "ParseRecord(%q)", data)
 	}
 }
 
@@ -56,11 +53,7 @@ func TestConfigIsValidated(t *testing.T) {
 		"a negative command timeout":     {Servers: servers, CommandTimeout: -1},
 		"a command as long as a session": {Servers: servers, SessionTimeout: time.Second, CommandTimeout: time.Second},
 	} {
-		if _, err := zkio.Open(c); !errors.Is(err, lock.ErrInvalid) {
-			t.Errorf("%s: Open = %v, want ErrInvalid", name, err)
-		}
+		fail.Unless(t, fail.Of(zkio.Open(c)), lock.ErrInvalid, "%s: Open", name)
 	}
-	if _, err := zkio.Open(zkio.Config{Servers: servers}); err != nil {
-		t.Errorf("Open with the defaults = %v", err)
-	}
+	fail.If(t, fail.Of(zkio.Open(zkio.Config{Servers: servers})), "Open with the defaults")
 }
