@@ -401,7 +401,7 @@ func (c *Checker) schedule(ctx context.Context, t Task, answer string) (Outcome,
 			return Outcome{Says: []i18n.Text{i18n.F("It costs %s; there are %s.", played.Spent.String(), t.Budget.String())}}, nil
 		}
 	}
-	if !slices.ContainsFunc(played.Found, func(f explore.Finding) bool { return f.Kind == t.Aim }) {
+	if !slices.ContainsFunc(played.Found, func(f explore.Violation) bool { return f.Kind == t.Aim }) {
 		return Outcome{Says: []i18n.Text{i18n.F("This is not seen in it: %s.", titleOf(t.Aim))}}, nil
 	}
 	return Outcome{Done: true, Right: true, Answer: s.String(), Says: []i18n.Text{i18n.F("Seen, with %s.", played.Spent.String())}}, nil

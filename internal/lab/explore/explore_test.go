@@ -186,7 +186,7 @@ func TestRedWithARestart(t *testing.T) {
 	fail.NowIf(t, err)
 	p, err := Play(t.Context(), Config{}, s)
 	fail.NowIf(t, err)
-	fail.Unequal(t, fmt.Sprint(p.Found), fmt.Sprint([]Finding{{finding.Overlaps, len(s.Steps)}}), "found")
+	fail.Unequal(t, fmt.Sprint(p.Found), fmt.Sprint([]Violation{{finding.Overlaps, len(s.Steps)}}), "found")
 	fail.Unequal(t, p.Spent, Budget{Preemption: 1, Restarting: 1}, "spent")
 }
 

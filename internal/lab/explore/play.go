@@ -19,7 +19,7 @@ type Played struct {
 	// Next are the steps that are possible now, within the budget.
 	Next  []Choice  `json:"next"`
 	Spent Budget    `json:"spent"`
-	Found []Finding `json:"found"`
+	Found []Violation `json:"found"`
 	// Picture shows the processes and servers up to now; nil: nothing has happened yet.
 	Picture *finding.Witness `json:"picture"`
 	// Proofs are the pictures of what was found, as those of an experiment.
@@ -87,7 +87,7 @@ func play(ctx context.Context, t cleaner, c Config, s Schedule, in place) (Playe
 		}
 		b.take(o)
 	}
-	p := Played{Schedule: s, Spent: b.spent, Found: b.findings()}
+	p := Played{Schedule: s, Spent: b.spent, Found: b.violations()}
 	for i, one := range b.steps {
 		p.Steps = append(p.Steps, PlayedStep{one.Step, one.says, b.spentUntil(i + 1)})
 	}

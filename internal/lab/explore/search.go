@@ -296,7 +296,7 @@ func (s *search) remember(p point) {
 // candidates are what a run has shown, each with the steps that it took.
 func (b *bed) candidates() []candidate {
 	var all []candidate
-	for _, f := range b.findings() {
+	for _, f := range b.violations() {
 		c := candidate{kind: f.Kind, spent: b.spentUntil(min(f.Step, len(b.steps)))}
 		for _, step := range b.steps[:min(f.Step, len(b.steps))] {
 			c.steps = append(c.steps, step.Step)

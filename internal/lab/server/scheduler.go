@@ -56,7 +56,7 @@ type playedJSON struct {
 	Spent explore.Budget    `json:"spent"`
 	Left  explore.Budget    `json:"left"`
 	Over  bool              `json:"over"` // time went past the end of a key that the budget does not have
-	Found []explore.Finding `json:"found"`
+	Found []explore.Violation `json:"found"`
 	// Reached says that the aim was reached within the budget.
 	Reached bool `json:"reached"`
 	// Picture is the address of the picture without its suffix; "": there is nothing to be seen yet.
@@ -132,7 +132,7 @@ func newPlayed(p explore.Played, budget explore.Budget, aim finding.Kind) played
 		out.Left[i] = max(0, budget[i]-p.Spent[i])
 		out.Over = out.Over || p.Spent[i] > budget[i]
 	}
-	out.Reached = !out.Over && slices.ContainsFunc(p.Found, func(f explore.Finding) bool { return f.Kind == aim })
+	out.Reached = !out.Over && slices.ContainsFunc(p.Found, func(f explore.Violation) bool { return f.Kind == aim })
 	if p.Picture != nil {
 		out.Picture = "/api/schedules/" + p.Schedule.String()
 	}

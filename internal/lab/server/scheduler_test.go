@@ -29,7 +29,7 @@ type played struct {
 	Next          []choice
 	Left          map[string]int
 	Over, Reached bool
-	Found         []explore.Finding
+	Found         []explore.Violation
 	Picture       string
 }
 
@@ -134,7 +134,7 @@ func TestLadderBestKnown(t *testing.T) {
 		fail.NowIf(t, err)
 		p, err := explore.Play(t.Context(), explore.Config{}, s)
 		fail.NowIf(t, err)
-		fail.Unequal(t, fmt.Sprint(p.Found), fmt.Sprint([]explore.Finding{{Kind: l.Aim, Step: len(s.Steps)}}), "%s: found", l.ID)
+		fail.Unequal(t, fmt.Sprint(p.Found), fmt.Sprint([]explore.Violation{{Kind: l.Aim, Step: len(s.Steps)}}), "%s: found", l.ID)
 		fail.Unequal(t, p.Spent, l.Budget, "%s: spent", l.ID)
 	}
 }

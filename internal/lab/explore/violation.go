@@ -15,8 +15,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// Finding is something that went wrong, and after how many steps that was certain.
-type Finding struct {
+// Violation is something that went wrong, and after how many steps that was certain.
+type Violation struct {
 	Kind finding.Kind `json:"kind"`
 	Step int          `json:"step"`
 }
@@ -118,12 +118,12 @@ func (b *bed) addFaults(ev *judge.Evidence, moments []int64) {
 	}
 }
 
-// findings returns what the judge and the run itself have found, one of each kind: the earliest.
-func (b *bed) findings() []Finding {
+// violations returns what the judge and the run itself have found, one of each kind: the earliest.
+func (b *bed) violations() []Violation {
 	j := judge.Look(b.evidence())
 	all := slices.Clone(b.found)
 	add := func(kind finding.Kind, at int64) {
-		all = append(all, Finding{kind, b.stepAt(at)})
+		all = append(all, Violation{kind, b.stepAt(at)})
 	}
 	for _, o := range j.Incidents.Overlaps {
 		add(finding.Overlaps, o.Later.At)
@@ -139,11 +139,11 @@ func (b *bed) findings() []Finding {
 	}
 	for _, s := range j.Incidents.StuckKeys {
 		if step := b.goneSince(s); step > 0 {
-			all = append(all, Finding{finding.StuckKeys, step})
+			all = append(all, Violation{finding.StuckKeys, step})
 		}
 	}
-	slices.SortStableFunc(all, func(x, y Finding) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Step, y.Step)) })
-	return slices.CompactFunc(all, func(x, y Finding) bool { return x.Kind == y.Kind })
+	slices.SortStableFunc(all, func(x, y Violation) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Step, y.Step)) })
+	return slices.CompactFunc(all, func(x, y Violation) bool { return x.Kind == y.Kind })
 }
 
 // goneSince is the step from which on nobody will free a stuck key, because its holder has died or is done; 0: it may
@@ -180,7 +180,7 @@ func Title(kind finding.Kind) string {
 func (b *bed) look() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	note := func(kind finding.Kind) { b.found = append(b.found, Finding{kind, len(b.steps)}) }
+	note := func(kind finding.Kind) { b.found = append(b.found, Violation{kind, len(b.steps)}) }
 	for _, p := range b.procs {
 		if p.held != nil && !p.paused && !p.dead && b.mechanism.Ends == lock.EndsUnlessRenewed && p.held.Remaining() <= 0 && p.held.Context().Err() == nil {
 			note(ToldLate)
