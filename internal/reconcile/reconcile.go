@@ -80,8 +80,8 @@ func (r *Reconciler) Balances(ctx context.Context, v contract.AdmissionVoucher) 
 	return err == nil && reading.Balanced(), err
 }
 
-// Finding is the last reading of a voucher, or the reason why there is none.
-type Finding struct {
+// Checked is the last reading of a voucher, or the reason why there is none.
+type Checked struct {
 	Reading
 	Err error
 }
@@ -94,15 +94,15 @@ func always(int64, buckets) bool { return true }
 
 // Check reads vouchers and counts their orders. It reads a voucher that does not balance again
 // until the imbalance persists.
-func (r *Reconciler) Check(ctx context.Context, vouchers []contract.AdmissionVoucher) []Finding {
+func (r *Reconciler) Check(ctx context.Context, vouchers []contract.AdmissionVoucher) []Checked {
 	return r.check(ctx, vouchers, always)
 }
 
 // maxReadings is how often a voucher is read that does not balance.
 const maxReadings = 10
 
-func (r *Reconciler) check(ctx context.Context, vouchers []contract.AdmissionVoucher, count countOrders) []Finding {
-	found := make([]Finding, len(vouchers))
+func (r *Reconciler) check(ctx context.Context, vouchers []contract.AdmissionVoucher, count countOrders) []Checked {
+	found := make([]Checked, len(vouchers))
 	unbalanced := make([]int, 0, len(vouchers))
 	for i, v := range vouchers {
 		found[i] = r.find(ctx, v, count)
@@ -130,10 +130,10 @@ func (r *Reconciler) check(ctx context.Context, vouchers []contract.AdmissionVou
 	return found
 }
 
-func (r *Reconciler) find(ctx context.Context, v contract.AdmissionVoucher, count countOrders) Finding {
+func (r *Reconciler) find(ctx context.Context, v contract.AdmissionVoucher, count countOrders) Checked {
 	reading, err := r.read(ctx, v, count)
 	reading.voucherID = v.VoucherID
-	return Finding{reading, err}
+	return Checked{reading, err}
 }
 
 // read reads Redis, the database, and Redis again.

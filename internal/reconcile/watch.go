@@ -155,7 +155,7 @@ func (w *Watch) mustCount(id int64, now buckets) bool {
 }
 
 // note logs what has changed about a voucher, and remembers it.
-func (w *Watch) note(f Finding) {
+func (w *Watch) note(f Checked) {
 	id, now := f.voucherID, judgement{at: time.Now()}
 	switch {
 	case f.Err != nil:

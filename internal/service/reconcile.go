@@ -27,7 +27,7 @@ type reconcileCommand struct {
 var (
 	// errUsage means that the arguments of a command make no sense.
 	errUsage = errors.New("wrong usage")
-	// errUnbalanced is the finding of the command; the exit code tells it.
+	// errUnbalanced is the outcome of the command; the exit code tells it.
 	errUnbalanced = errors.New("not all vouchers balance")
 )
 
