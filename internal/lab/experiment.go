@@ -67,17 +67,17 @@ type Source struct {
 	Section  string `json:"section"`  // its heading, in English
 }
 
-// Report is where a failure of a real program is reported in public: an issue or a pull request on GitHub.
-type Report struct {
+// PublicReport is where a failure of a real program is reported in public: an issue or a pull request on GitHub.
+type PublicReport struct {
 	Repository string // OWNER/NAME
 	Number     int
 }
 
 // String is the report as GitHub writes it.
-func (r Report) String() string { return fmt.Sprintf("%s#%d", r.Repository, r.Number) }
+func (r PublicReport) String() string { return fmt.Sprintf("%s#%d", r.Repository, r.Number) }
 
 // URL is its address. GitHub leads from there to the pull request, if it is one.
-func (r Report) URL() string {
+func (r PublicReport) URL() string {
 	return fmt.Sprintf("https://github.com/%s/issues/%d", r.Repository, r.Number)
 }
 
@@ -129,7 +129,7 @@ type Experiment struct {
 	// suffix.
 	Page string
 	// Reports are real programs that had the same fault.
-	Reports []Report
+	Reports []PublicReport
 	// Hypothesis is what is expected, in a sentence that can turn out to be wrong.
 	Hypothesis string
 	// Arrangement says in a sentence or two what is done.

@@ -110,7 +110,7 @@ func groups(set lab.Set) []group {
 
 // reported is a public report, with the experiments that break as it says.
 type reported struct {
-	lab.Report
+	lab.PublicReport
 	Experiments []lab.Experiment
 }
 
@@ -121,10 +121,10 @@ func reports(set lab.Set) []reported {
 			continue
 		}
 		for _, r := range e.Reports {
-			i := slices.IndexFunc(all, func(one reported) bool { return one.Report == r })
+			i := slices.IndexFunc(all, func(one reported) bool { return one.PublicReport == r })
 			if i < 0 {
 				i = len(all)
-				all = append(all, reported{Report: r})
+				all = append(all, reported{PublicReport: r})
 			}
 			all[i].Experiments = append(all[i].Experiments, e)
 		}

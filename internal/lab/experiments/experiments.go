@@ -228,7 +228,7 @@ func setField(e *lab.Experiment, line string) bool {
 	case "Report":
 		repository, number, ok := strings.Cut(value, "#")
 		n, err := strconv.Atoi(number)
-		e.Reports = append(e.Reports, lab.Report{Repository: repository, Number: n})
+		e.Reports = append(e.Reports, lab.PublicReport{Repository: repository, Number: n})
 		return ok && err == nil && strings.Count(repository, "/") == 1
 	case "K6":
 		once := e.K6 == nil
