@@ -33,7 +33,7 @@ func newQuiz(req runRequest, all lab.Set, in io.Reader, out io.Writer) (*quiz, e
 
 // play asks, plays and judges the predictions, one experiment after the other. It returns the
 // results so far if it is stopped.
-func (q *quiz) play(ctx context.Context, s *session, chosen []*lab.Experiment, run player, tell func(finding.Result)) (results []finding.Result, err error) {
+func (q *quiz) play(ctx context.Context, s *session, chosen []*lab.Experiment, run runner, tell func(finding.Result)) (results []finding.Result, err error) {
 	for i, e := range chosen {
 		if err := q.put(fmt.Sprintf("[%d/%d] ", i+1, len(chosen)), e); err != nil {
 			return results, err

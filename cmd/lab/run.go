@@ -24,8 +24,8 @@ import (
 // errUnexpected means that not every result was as expected.
 var errUnexpected = errors.New("not as expected")
 
-// player plays one experiment.
-type player func(context.Context, *lab.Experiment) finding.Result
+// runner runs one experiment, with its own setup or its partner's.
+type runner func(context.Context, *lab.Experiment) finding.Result
 
 func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	all, err := experiments.All()
@@ -79,7 +79,7 @@ func runExperiments(ctx context.Context, args []string, stdout, stderr io.Writer
 
 // play plays the experiments of a request, and tells each result.
 func (s *session) play(ctx context.Context, req runRequest, asks *quiz, tell func(finding.Result)) ([]finding.Result, error) {
-	run := player(s.Run)
+	run := runner(s.Run)
 	if req.swap {
 		run = s.Swap
 	}
