@@ -76,7 +76,7 @@ type picture struct {
 	Rules           []px
 	Causes          []px
 	Owners          []int // that need a hatch
-	Steps           []px  // of its history: where each one ends
+	Steps           []px  // of its walkthrough: where each one ends
 	Legend          []legendItem
 }
 
@@ -122,7 +122,7 @@ type pictureBar struct {
 
 // pictureMark is a mark, or a text that had no room in its bar.
 type pictureMark struct {
-	Step         int              // of its history
+	Step         int              // of its walkthrough
 	Kind         finding.MarkKind // "": no symbol
 	Owner        int
 	Moment, From px // on the bar
@@ -136,11 +136,11 @@ type pictureMark struct {
 
 // draw lays out a witness in a language.
 func draw(wit finding.Witness, id string, lang i18n.Language, size Size, scale Scale) *picture {
-	d := drawing{actors: newActorIndex(wit), lang: lang, size: size, scale: scale, width: size.width(), history: steps.New(wit)}
-	d.lanes, d.byStep = arranged(wit.Lanes), arranged(d.history.ByStep.Lanes)
+	d := drawing{actors: newActorIndex(wit), lang: lang, size: size, scale: scale, width: size.width(), walk: steps.New(wit)}
+	d.lanes, d.byStep = arranged(wit.Lanes), arranged(d.walk.ByStep.Lanes)
 	d.from, d.to = period(d.lanes, wit.From, wit.Until)
 	if scale == BySteps {
-		d.lanes, d.from, d.to = d.byStep, -0.5, float64(len(d.history.Steps))
+		d.lanes, d.from, d.to = d.byStep, -0.5, float64(len(d.walk.Steps))
 	}
 	d.left, d.right = edge+d.gutter(), d.width-edge-12
 	d.pic = &picture{
@@ -183,7 +183,7 @@ func titleOfKind(kind finding.Kind) i18n.Text {
 type drawing struct {
 	pic         *picture
 	actors      actorIndex
-	history     steps.History
+	walk        steps.Walkthrough
 	lanes       []finding.Lane
 	byStep      []finding.Lane // the same, with the numbers of the steps in place of times
 	lang        i18n.Language
@@ -234,7 +234,7 @@ func (d *drawing) nameOf(lane finding.Lane) (name, detail string) {
 
 // cursors are where the picture ends after each step: behind its marks.
 func (d *drawing) cursors() {
-	for i, s := range d.history.Steps {
+	for i, s := range d.walk.Steps {
 		at := d.x(s.At) + symbolSize
 		if d.scale == BySteps {
 			at = d.x(float64(i) + 0.5)
@@ -253,7 +253,7 @@ func (d *drawing) axis() {
 	}
 	if d.scale == BySteps {
 		all = nil
-		for i, s := range d.history.Steps {
+		for i, s := range d.walk.Steps {
 			all = append(all, tick{float64(i), s.At})
 		}
 	}
@@ -371,7 +371,7 @@ func (d *drawing) ms(at float64) float64 {
 	if d.scale != BySteps {
 		return at
 	}
-	return d.history.Steps[min(max(int(at), 0), len(d.history.Steps)-1)].At
+	return d.walk.Steps[min(max(int(at), 0), len(d.walk.Steps)-1)].At
 }
 
 func (d *drawing) label(x float64, text string, wrong, mark bool) label {

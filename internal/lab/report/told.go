@@ -13,13 +13,13 @@ import (
 // Steps writes what a picture shows as text, width columns wide: a sentence for each step, with its time. What should not
 // happen has a cross, and its cause an exclamation mark.
 func Steps(w io.Writer, wit finding.Witness, width int, lang i18n.Language) error {
-	history := steps.New(wit).Steps
+	all := steps.New(wit).Steps
 	widest := 0
-	for _, s := range history {
+	for _, s := range all {
 		widest = max(widest, length(when(s.At).In(lang)))
 	}
 	var out strings.Builder
-	for _, s := range history {
+	for _, s := range all {
 		at, sign := when(s.At).In(lang), " "
 		switch {
 		case s.Wrong:

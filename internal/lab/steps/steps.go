@@ -14,8 +14,8 @@ import (
 	"seckill/internal/lab/i18n"
 )
 
-// History is a picture's history.
-type History struct {
+// Walkthrough is a picture, told step by step.
+type Walkthrough struct {
 	Actors []string    // as their lanes are named
 	Names  []i18n.Name // of the actors, as short as tells them apart
 	Stores []string    // what may have the lock's key
@@ -65,9 +65,9 @@ type Ask struct {
 const sameCause = 20.0
 
 // New reads the steps of a picture.
-func New(w finding.Witness) History {
+func New(w finding.Witness) Walkthrough {
 	t := &teller{w: copyOf(w), short: shortNames(w)}
-	h := History{}
+	h := Walkthrough{}
 	for _, lane := range w.Lanes {
 		switch lane.Role {
 		case finding.Actor:
@@ -92,7 +92,7 @@ func New(w finding.Witness) History {
 }
 
 // before is what is so before a step.
-func (h History) before(step int) State {
+func (h Walkthrough) before(step int) State {
 	if step == 0 {
 		return State{Keys: make([]Key, len(h.Stores)), Actors: make([]Actor, len(h.Actors))}
 	}

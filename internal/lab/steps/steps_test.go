@@ -40,8 +40,8 @@ func wrongRelease(about finding.Kind) finding.Witness {
 	}}
 }
 
-// told is a history as lines: when, what, who has the key, the stock, and what each actor is in.
-func told(r steps.History) (lines []string) {
+// told is a walkthrough as lines: when, what, who has the key, the stock, and what each actor is in.
+func told(r steps.Walkthrough) (lines []string) {
 	for _, s := range r.Steps {
 		line := fmt.Sprintf("%v %s |", s.At, s.Says)
 		for _, k := range s.After.Keys {
