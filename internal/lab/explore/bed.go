@@ -63,7 +63,7 @@ type bed struct {
 	value   lock.Owner     // that is stored for the lock
 	taker   lock.Owner     // the process that has stored it
 	sampled string         // the same with the ends of the keys
-	found   []Violation      // that are seen while it runs
+	found   []Violation    // that are seen while it runs
 	unwoken bool           // the lock is free, and somebody waits for it
 	lastAt  time.Duration  // of the step before
 	deaths  []moment

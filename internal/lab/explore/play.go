@@ -17,8 +17,8 @@ type Played struct {
 	Schedule Schedule     `json:"schedule"`
 	Steps    []PlayedStep `json:"steps"`
 	// Next are the steps that are possible now, within the budget.
-	Next  []Choice  `json:"next"`
-	Spent Budget    `json:"spent"`
+	Next  []Choice    `json:"next"`
+	Spent Budget      `json:"spent"`
 	Found []Violation `json:"found"`
 	// Picture shows the processes and servers up to now; nil: nothing has happened yet.
 	Picture *finding.Witness `json:"picture"`

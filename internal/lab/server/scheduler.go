@@ -51,11 +51,11 @@ type playJSON struct {
 
 // playedJSON is what came of it.
 type playedJSON struct {
-	Steps []playedStepJSON  `json:"steps"`
-	Next  []choiceJSON      `json:"next"` // that the budget allows
-	Spent explore.Budget    `json:"spent"`
-	Left  explore.Budget    `json:"left"`
-	Over  bool              `json:"over"` // time went past the end of a key that the budget does not have
+	Steps []playedStepJSON    `json:"steps"`
+	Next  []choiceJSON        `json:"next"` // that the budget allows
+	Spent explore.Budget      `json:"spent"`
+	Left  explore.Budget      `json:"left"`
+	Over  bool                `json:"over"` // time went past the end of a key that the budget does not have
 	Found []explore.Violation `json:"found"`
 	// Reached says that the aim was reached within the budget.
 	Reached bool `json:"reached"`
