@@ -15,27 +15,27 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// bench is a folder with the binaries of the laboratory and the service, and a folder for
+// program is the laboratory's program, beside which the service's is built, and a folder for
 // temporary files that must be empty in the end.
-type bench struct {
+type program struct {
 	t    *testing.T
 	lab  string
 	temp string
 }
 
-func newBench(t *testing.T) bench {
+func newProgram(t *testing.T) program {
 	t.Helper()
 	testkit.Program(t, "api")
-	return bench{t, testkit.Program(t, "lab"), t.TempDir()}
+	return program{t, testkit.Program(t, "lab"), t.TempDir()}
 }
 
 // command runs lab as a child in its own process group, with its temporary files in temp.
-func (b bench) command(env []string, args ...string) testkit.Command {
+func (b program) command(env []string, args ...string) testkit.Command {
 	return testkit.Command{Path: b.lab, Args: args, Env: append([]string{"TMPDIR=" + b.temp}, env...)}
 }
 
 // run runs lab to its end.
-func (b bench) run(env []string, args ...string) (code int, stdout, stderr string) {
+func (b program) run(env []string, args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
 	c := b.command(env, args...)
 	cmd := exec.CommandContext(b.t.Context(), c.Path, c.Args...)
@@ -49,7 +49,7 @@ func (b bench) run(env []string, args ...string) (code int, stdout, stderr strin
 }
 
 // nothingLeft waits until no process and no folder of a run is left.
-func (b bench) nothingLeft() {
+func (b program) nothingLeft() {
 	b.t.Helper()
 	testkit.Until(b.t, "no process and no folder is left of lab", func() bool {
 		folders, err := os.ReadDir(b.temp)
@@ -58,9 +58,9 @@ func (b bench) nothingLeft() {
 	})
 }
 
-// processes returns those that have the bench's folder in their environment: everything that
+// processes returns those that have the program's folder in their environment: everything that
 // lab starts inherits it.
-func (b bench) processes() (found []string) {
+func (b program) processes() (found []string) {
 	b.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
 	fail.NowIf(b.t, err)
@@ -99,7 +99,7 @@ func requireServers(t *testing.T) {
 func TestRunOnRealServers(t *testing.T) {
 	t.Parallel()
 	requireServers(t)
-	b := newBench(t)
+	b := newProgram(t)
 	dir := filepath.Join(t.TempDir(), "report")
 
 	code, stdout, stderr := b.run(nil, "run", "no-lock", "--json", "conditional-stock-no-lock", "--report", dir)
@@ -156,7 +156,7 @@ func withoutServers(t *testing.T) []string {
 // meaningful, and name it; the others are skipped by name.
 func TestRunWithoutServers(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newProgram(t)
 	environment := withoutServers(t)
 	stock := []string{
 		"no-lock", "local-two-processes", "lua-lease-too-short", "watchdog-keeps-long-holder", "paused-holder", "paused-holder-fenced",
@@ -193,7 +193,7 @@ func TestRunWithoutServers(t *testing.T) {
 func TestNothingStaysBehind(t *testing.T) {
 	t.Parallel()
 	requireServers(t)
-	b := newBench(t)
+	b := newProgram(t)
 	for name, end := range map[string]func(*testkit.Process){
 		"Ctrl-C": func(p *testkit.Process) {
 			self, err := os.FindProcess(p.PID())
@@ -221,7 +221,7 @@ func TestNothingStaysBehind(t *testing.T) {
 // eyes; what is to be run next can be run.
 func TestWelcome(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newProgram(t)
 	code, stdout, stderr := b.run(withoutServers(t))
 	for try := 1; code == exitOK && strings.Contains(stdout, "not as expected") && try < 5; try++ { // a lease and a busy machine
 		code, stdout, stderr = b.run(withoutServers(t))
@@ -256,7 +256,7 @@ func TestWelcome(t *testing.T) {
 // several of them.
 func TestChangedNumbers(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newProgram(t)
 	e, err := everyExperiment(t).Find("naive-wrong-release")
 	fail.NowIf(t, err)
 	code, stdout, stderr := b.run(withoutServers(t), "run", e.ID, "--lease", "5s")

@@ -161,9 +161,9 @@ func (g *guest) portrait(name string) {
 }
 
 // openLaboratory starts lab serve and opens a browser.
-func openLaboratory(t *testing.T, flags ...string) (b bench, server *testkit.Process, url string, g *guest) {
+func openLaboratory(t *testing.T, flags ...string) (b program, server *testkit.Process, url string, g *guest) {
 	t.Helper()
-	b = newBench(t)
+	b = newProgram(t)
 	server = testkit.Start(t, b.command(nil, append([]string{"serve", "--addr", "127.0.0.1:0"}, flags...)...))
 	url = server.WaitLine(t, `^lab: serving on (http://127\.0\.0\.1:\d+), `)[1]
 	tab, notes := browser.Open(t)
@@ -304,7 +304,7 @@ func TestServe(t *testing.T) {
 }
 
 // leave ends the laboratory as Ctrl-C does, and checks that nothing is left of it.
-func (g *guest) leave(b bench, server *testkit.Process, url string) {
+func (g *guest) leave(b program, server *testkit.Process, url string) {
 	g.t.Helper()
 	g.untroubled(url)
 	fail.NowIf(g.t, syscall.Kill(server.PID(), syscall.SIGINT))

@@ -10,7 +10,7 @@ import (
 // TestSoakSweep: the lease decides. A short one breaks every time, a long one never.
 func TestSoakSweep(t *testing.T) {
 	testkit.Soak(t)
-	b := newBench(t)
+	b := newProgram(t)
 	args := []string{"sweep", "naive-wrong-release", "--lease", "1200ms..5s", "--work", "900ms", "--pause", "750ms", "--steps", "2", "--runs", "3"}
 	code, stdout, stderr := b.run(withoutServers(t), args...)
 	t.Logf("promised: 3 of 3 with 1.2s, 0 of 3 with 5s\n%s", stdout)

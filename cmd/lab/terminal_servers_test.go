@@ -33,7 +33,7 @@ type seat struct {
 
 // sit starts lab at a terminal of its own. With split, only standard input and error are the
 // terminal.
-func (b bench) sit(split bool, env []string, args ...string) *seat {
+func (b program) sit(split bool, env []string, args ...string) *seat {
 	b.t.Helper()
 	keyboard, terminal := openTerminal(b.t)
 	s := &seat{t: b.t, keyboard: keyboard}
@@ -128,7 +128,7 @@ const prompt = "holds, breaks, or breaks:KIND? "
 // prediction is asked for again.
 func TestQuizAtATerminal(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := newProgram(t)
 	s := b.sit(false, withoutServers(t), "run", "--quiz", "no-lock", "conditional-stock-no-lock")
 	before := s.sees(prompt, 1)
 	fail.Without(t, before, "than there is?", "It breaks if one of these is seen:", "oversold")
@@ -171,7 +171,7 @@ func fits(t *testing.T, screen string) {
 
 // Ctrl-C and Ctrl-D at the question end lab, and nothing is left.
 func TestQuizIsLeft(t *testing.T) {
-	b := newBench(t)
+	b := newProgram(t)
 	for name, key := range map[string]string{"Ctrl-C": "\x03", "Ctrl-D": "\x04"} {
 		t.Run(name, func(t *testing.T) {
 			s := b.sit(true, nil, "run", "--quiz", "--json", "no-lock", "paused-holder")
