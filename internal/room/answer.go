@@ -66,11 +66,11 @@ type Answer struct {
 }
 
 // answer returns what memory knows for a ticket; nil for everybody.
-func (h *hall) answer(v *voucher.Voucher, t *Ticket) Answer {
-	seen, now := h.view(), h.clock()
-	tickets := max(seen.Tickets, h.known.tickets.Load())
+func (l *localRoom) answer(v *voucher.Voucher, t *Ticket) Answer {
+	seen, now := l.view(), l.clock()
+	tickets := max(seen.Tickets, l.known.tickets.Load())
 	a := Answer{
-		Serving: seen.Serving, Waiting: max(0, tickets-seen.Serving), UnitsLeft: -1, Estimate: -1, Drawn: NotDrawn, Number: -1, Commitment: h.commitment,
+		Serving: seen.Serving, Waiting: max(0, tickets-seen.Serving), UnitsLeft: -1, Estimate: -1, Drawn: NotDrawn, Number: -1, Commitment: l.commitment,
 	}
 	if seen.read {
 		a.UnitsLeft = max(0, seen.stock.Left)
@@ -80,9 +80,9 @@ func (h *hall) answer(v *voucher.Voucher, t *Ticket) Answer {
 	} else {
 		a.Issued, a.Spent, a.Lapsed = seen.Issued, seen.Spent, seen.Lapsed
 	}
-	positions := h.positions.Load()
+	positions := l.positions.Load()
 	if positions != nil {
-		a.Drawn, a.Seed = int64(len(*positions)), h.seed
+		a.Drawn, a.Seed = int64(len(*positions)), l.seed
 		if t != nil {
 			a.Position = positionOf(*positions, t.Number)
 			a.Ahead = max(0, a.Position-seen.Serving-1)
@@ -113,7 +113,7 @@ func (h *hall) answer(v *voucher.Voucher, t *Ticket) Answer {
 		pace := float64(v.Policy.Room.Rate) / max(seen.Share, 0.05)
 		a.Estimate = time.Duration(float64(a.Ahead+1) / pace * float64(time.Second))
 	}
-	a.PollAfter = h.pollAfter(&a, t, time.Duration(begin-now)*time.Millisecond)
+	a.PollAfter = l.pollAfter(&a, t, time.Duration(begin-now)*time.Millisecond)
 	if a.UnitsLeft >= 0 && a.UnitsLeft <= a.Ahead {
 		a.Estimate = -1 // those ahead may take all of them
 	}
@@ -135,7 +135,7 @@ const (
 
 // pollAfter is when the client should ask again: soon if the turn is near. The visitors are spread, so that they do not ask
 // at once.
-func (h *hall) pollAfter(a *Answer, t *Ticket, untilBegin time.Duration) time.Duration {
+func (l *localRoom) pollAfter(a *Answer, t *Ticket, untilBegin time.Duration) time.Duration {
 	var spread float64 // 0 to 1
 	if t != nil {
 		spread = float64(uint64(t.User)*0x9e3779b97f4a7c15>>11) / (1 << 53)
@@ -148,7 +148,7 @@ func (h *hall) pollAfter(a *Answer, t *Ticket, untilBegin time.Duration) time.Du
 	case Ended:
 		return pollFar
 	case NotOpen:
-		return within(a.OpensAt.Sub(time.UnixMilli(h.clock())))
+		return within(a.OpensAt.Sub(time.UnixMilli(l.clock())))
 	case Drawing:
 		if untilBegin > pollFar {
 			return within(pollFar)
@@ -164,11 +164,11 @@ func (h *hall) pollAfter(a *Answer, t *Ticket, untilBegin time.Duration) time.Du
 }
 
 // claim asks Redis for the pass of a ticket that is called, and completes the answer.
-func (h *hall) claim(ctx context.Context, v *voucher.Voucher, t Ticket, a *Answer) error {
-	config, passFor := &h.service.config, time.Duration(v.Policy.Room.PassS)*time.Second
-	call := ClaimCall{VoucherID: h.id, UserID: t.User, Number: t.Number, Rate: v.Policy.Room.Rate, PassFor: passFor, Keep: h.keep(v)}
+func (l *localRoom) claim(ctx context.Context, v *voucher.Voucher, t Ticket, a *Answer) error {
+	config, passFor := &l.service.config, time.Duration(v.Policy.Room.PassS)*time.Second
+	call := ClaimCall{VoucherID: l.id, UserID: t.User, Number: t.Number, Rate: v.Policy.Room.Rate, PassFor: passFor, Keep: l.keep(v)}
 	if !v.Paused { // without a stock only the pass that there is comes back
-		call.Stock = h.view().stock
+		call.Stock = l.view().stock
 	}
 	reply, err := config.Redis.Claim(ctx, call)
 	if err == nil && reply.Verdict == Forgotten {
@@ -187,17 +187,17 @@ func (h *hall) claim(ctx context.Context, v *voucher.Voucher, t Ticket, a *Answe
 	switch {
 	case errors.Is(err, ErrMissing):
 		a.await("room")
-		return h.restore(ctx, v)
+		return l.restore(ctx, v)
 	case err != nil:
 		return err
 	}
 	switch reply.Verdict {
 	case Passed:
-		a.pass(h, Pass{Ticket{t.User, reply.Number}, reply.Until})
+		a.pass(l, Pass{Ticket{t.User, reply.Number}, reply.Until})
 	case OtherStock:
 		a.await("room")
 		if !v.Paused {
-			h.kickStore()
+			l.kickStore()
 		}
 	case AwaitsRate:
 		a.await("rate")
@@ -218,9 +218,9 @@ func (a *Answer) await(what string) {
 	}
 }
 
-func (a *Answer) pass(h *hall, p Pass) {
-	a.Pass, a.PassUntil = h.sign.pass(p), time.UnixMilli(p.Until).UTC()
-	a.PassFor = time.Duration(max(0, p.Until-h.clock())) * time.Millisecond
+func (a *Answer) pass(l *localRoom, p Pass) {
+	a.Pass, a.PassUntil = l.sign.pass(p), time.UnixMilli(p.Until).UTC()
+	a.PassFor = time.Duration(max(0, p.Until-l.clock())) * time.Millisecond
 	a.PollAfter = max(pollNear, a.PassFor)
 	if a.State != Paused {
 		a.State = HasPass

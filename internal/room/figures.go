@@ -19,17 +19,17 @@ func (s *Service) Figures(most int) []Figures {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var all []Figures
-	for _, h := range s.halls {
-		seen := h.view()
+	for _, l := range s.rooms {
+		seen := l.view()
 		if seen == nil { // not loaded yet
 			continue
 		}
 		f := Figures{
-			VoucherID: h.id, Tickets: seen.Tickets, Waiting: seen.Tickets - seen.Serving, Serving: seen.Serving,
+			VoucherID: l.id, Tickets: seen.Tickets, Waiting: seen.Tickets - seen.Serving, Serving: seen.Serving,
 			Backlog: seen.Backlog, UnitsLeft: max(0, seen.stock.Left), Issued: seen.Issued, Spent: seen.Spent, Lapsed: seen.Lapsed,
 			Calling: seen.Drawn >= 0 && !seen.paused && !seen.ended,
 		}
-		if room := h.voucher.Load().Policy.Room; room != nil {
+		if room := l.voucher.Load().Policy.Room; room != nil {
 			f.Rate = room.Rate
 		}
 		all = append(all, f)

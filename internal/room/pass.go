@@ -17,24 +17,24 @@ func (s *Service) Check(ctx context.Context, v *voucher.Voucher, userID int64, p
 	return err
 }
 
-func (s *Service) check(ctx context.Context, v *voucher.Voucher, userID int64, pass string) (*hall, Pass, error) {
+func (s *Service) check(ctx context.Context, v *voucher.Voucher, userID int64, pass string) (*localRoom, Pass, error) {
 	if pass == "" {
 		return nil, Pass{}, fmt.Errorf("%w: get one from the voucher's waiting room, and send it as Room-Pass", order.ErrPassRequired)
 	}
-	h, err := s.hall(ctx, v)
+	l, err := s.room(ctx, v)
 	if err != nil {
 		return nil, Pass{}, err
 	}
-	p, ok := h.sign.readPass(pass)
+	p, ok := l.sign.readPass(pass)
 	switch {
 	case !ok:
 		return nil, Pass{}, fmt.Errorf("%w: this is no pass of the voucher's waiting room", order.ErrPassRequired)
 	case p.User != userID:
 		return nil, Pass{}, fmt.Errorf("%w: the pass is another user's", order.ErrPassRequired)
-	case h.clock() >= p.Until+clockSlack.Milliseconds():
+	case l.clock() >= p.Until+clockSlack.Milliseconds():
 		return nil, Pass{}, fmt.Errorf("%w: the pass has lapsed", order.ErrPassOver)
 	}
-	return h, p, nil
+	return l, p, nil
 }
 
 // clockSlack is how far this instance's idea of Redis' clock may be ahead of it.
@@ -42,14 +42,14 @@ const clockSlack = time.Second
 
 // Use implements [order.Room].
 func (s *Service) Use(ctx context.Context, v *voucher.Voucher, userID int64, pass, request string) error {
-	h, p, err := s.check(ctx, v, userID, pass)
+	l, p, err := s.check(ctx, v, userID, pass)
 	if err != nil {
 		return err
 	}
-	verdict, err := h.mark(ctx, v, p, Use, request)
+	verdict, err := l.mark(ctx, v, p, Use, request)
 	switch {
 	case errors.Is(err, ErrMissing):
-		if err := h.restore(ctx, v); err != nil {
+		if err := l.restore(ctx, v); err != nil {
 			return err
 		}
 		verdict = UnknownPass
@@ -79,10 +79,10 @@ func (s *Service) Done(ctx context.Context, v *voucher.Voucher, pass, request st
 	if ordered {
 		verb = Settle
 	}
-	h, err := s.hall(ctx, v)
+	l, err := s.room(ctx, v)
 	if err == nil {
-		p, _ := h.sign.readPass(pass) // Use has accepted it
-		_, err = h.mark(ctx, v, p, verb, request)
+		p, _ := l.sign.readPass(pass) // Use has accepted it
+		_, err = l.mark(ctx, v, p, verb, request)
 	}
 	if err != nil && !errors.Is(err, ErrMissing) {
 		// The pass counts as live until it lapses, and holds its unit for so long.
@@ -90,8 +90,8 @@ func (s *Service) Done(ctx context.Context, v *voucher.Voucher, pass, request st
 	}
 }
 
-func (h *hall) mark(ctx context.Context, v *voucher.Voucher, p Pass, verb Verb, request string) (SpendVerdict, error) {
-	return h.service.config.Redis.Spend(ctx, SpendCall{
-		VoucherID: h.id, Pass: p, Verb: verb, Request: request, PassFor: time.Duration(v.Policy.Room.PassS) * time.Second,
+func (l *localRoom) mark(ctx context.Context, v *voucher.Voucher, p Pass, verb Verb, request string) (SpendVerdict, error) {
+	return l.service.config.Redis.Spend(ctx, SpendCall{
+		VoucherID: l.id, Pass: p, Verb: verb, Request: request, PassFor: time.Duration(v.Policy.Room.PassS) * time.Second,
 	})
 }

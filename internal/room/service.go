@@ -29,16 +29,16 @@ type Service struct {
 	ctx     context.Context // of the work in the background
 	stop    context.CancelFunc
 
-	hot   atomic.Pointer[hall] // the one that was used last: a rush is about one voucher, and finds it without a lock
+	hot   atomic.Pointer[localRoom] // the one that was used last: a rush is about one voucher, and finds it without a lock
 	mu    sync.RWMutex
-	halls map[int64]*hall
+	rooms map[int64]*localRoom
 }
 
 var _ order.Room = (*Service)(nil)
 
 // New returns a service. Close it, or let Run do that.
 func New(c Config) *Service {
-	s := &Service{config: c, halls: make(map[int64]*hall)}
+	s := &Service{config: c, rooms: make(map[int64]*localRoom)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -55,80 +55,80 @@ func (s *Service) Close() {
 	s.working.Wait()
 }
 
-// hall returns the room of a voucher as this instance has it. The first caller loads it.
-func (s *Service) hall(ctx context.Context, v *voucher.Voucher) (*hall, error) {
+// room returns the room of a voucher as this instance has it. The first caller loads it.
+func (s *Service) room(ctx context.Context, v *voucher.Voucher) (*localRoom, error) {
 	if v.Policy.Room == nil {
 		return nil, ErrNoRoom
 	}
-	if h := s.hot.Load(); h != nil && h.id == v.ID && !h.gone.Load() {
-		h.use()
-		return h, nil
+	if l := s.hot.Load(); l != nil && l.id == v.ID && !l.gone.Load() {
+		l.use()
+		return l, nil
 	}
 	s.mu.RLock()
-	h := s.halls[v.ID]
+	l := s.rooms[v.ID]
 	s.mu.RUnlock()
-	if h == nil {
-		h = s.open(v)
+	if l == nil {
+		l = s.open(v)
 	}
 	select {
-	case <-h.loaded:
+	case <-l.loaded:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if h.failed != nil {
-		return nil, h.failed
+	if l.failed != nil {
+		return nil, l.failed
 	}
-	h.use()
-	s.hot.Store(h)
-	return h, nil
+	l.use()
+	s.hot.Store(l)
+	return l, nil
 }
 
 // open loads a room in the background, once.
-func (s *Service) open(v *voucher.Voucher) *hall {
+func (s *Service) open(v *voucher.Voucher) *localRoom {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.halls[v.ID]; h != nil {
-		return h
+	if l := s.rooms[v.ID]; l != nil {
+		return l
 	}
-	h := &hall{service: s, id: v.ID, loaded: make(chan struct{}), kick: make(chan struct{}, 1)}
+	l := &localRoom{service: s, id: v.ID, loaded: make(chan struct{}), kick: make(chan struct{}, 1)}
 	if s.ctx.Err() != nil {
-		h.failed = fmt.Errorf("%w: the service stops", order.ErrUnavailable)
-		close(h.loaded)
-		return h
+		l.failed = fmt.Errorf("%w: the service stops", order.ErrUnavailable)
+		close(l.loaded)
+		return l
 	}
-	s.halls[v.ID] = h
+	s.rooms[v.ID] = l
 	s.working.Go(func() {
-		if h.failed = h.load(s.ctx, v); h.failed != nil {
-			s.forget(h)
-			close(h.loaded)
+		if l.failed = l.load(s.ctx, v); l.failed != nil {
+			s.forget(l)
+			close(l.loaded)
 			return
 		}
-		h.used.Store(time.Now().UnixNano())
-		close(h.loaded)
-		h.run(s.ctx)
-		s.forget(h)
+		l.used.Store(time.Now().UnixNano())
+		close(l.loaded)
+		l.run(s.ctx)
+		s.forget(l)
 	})
-	return h
+	return l
 }
 
 // forget has the next visitor load the room again.
-func (s *Service) forget(h *hall) {
+func (s *Service) forget(l *localRoom) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.halls[h.id] == h {
-		delete(s.halls, h.id)
+	if s.rooms[l.id] == l {
+		delete(s.rooms, l.id)
 	}
-	h.gone.Store(true)
+	l.gone.Store(true)
 }
 
-// voucherAndHall returns a voucher with its room.
-func (s *Service) voucherAndHall(ctx context.Context, voucherID int64) (*voucher.Voucher, *hall, error) {
+// voucherAndRoom returns a voucher with its room.
+func (s *Service) voucherAndRoom(ctx context.Context, voucherID int64) (*voucher.Voucher, *localRoom, error) {
 	v, err := s.config.Vouchers.Voucher(ctx, voucherID)
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := s.hall(ctx, v)
-	return v, h, err
+	l, err := s.room(ctx, v)
+	return v, l, err
 }
 
 // NotOpenError is an [ErrNotOpen] with the time at which the room opens.
@@ -159,43 +159,43 @@ const attempts = 10
 // one. Its errors are [ErrNoRoom], [ErrNotOpen], [ErrTicket], [ErrAddress], [ErrWork], [voucher.ErrNotFound], [voucher.ErrEnded] and
 // [order.ErrUnavailable].
 func (s *Service) Enter(ctx context.Context, e Entry) (Answer, error) {
-	v, h, err := s.voucherAndHall(ctx, e.VoucherID)
+	v, l, err := s.voucherAndRoom(ctx, e.VoucherID)
 	if err != nil {
 		return Answer{}, err
 	}
-	call := TicketCall{VoucherID: v.ID, UserID: e.UserID, Shown: -1, Keep: h.keep(v), Address: e.Address, PerAddress: v.Policy.Room.PerAddress}
+	call := TicketCall{VoucherID: v.ID, UserID: e.UserID, Shown: -1, Keep: l.keep(v), Address: e.Address, PerAddress: v.Policy.Room.PerAddress}
 	if e.Shown != "" {
-		t, ok := h.ticket(e.Shown, e.UserID)
+		t, ok := l.ticket(e.Shown, e.UserID)
 		if !ok {
 			return Answer{}, ErrTicket
 		}
 		call.Shown = t.Number
-	} else if bits := v.Policy.Room.WorkBits; !Worked(h.commitment, e.UserID, e.Work, bits) {
-		return Answer{}, &WorkError{Bits: bits, Commitment: h.commitment}
+	} else if bits := v.Policy.Room.WorkBits; !Worked(l.commitment, e.UserID, e.Work, bits) {
+		return Answer{}, &WorkError{Bits: bits, Commitment: l.commitment}
 	}
-	switch now := h.clock(); {
+	switch now := l.clock(); {
 	case now < v.OpensAt().UnixMilli():
 		return Answer{}, &NotOpenError{v.OpensAt()}
 	case now >= v.EndAt.UnixMilli():
 		return Answer{}, voucher.ErrEnded
 	}
-	h.entering.Add(1)
-	defer h.entering.Add(-1)
+	l.entering.Add(1)
+	defer l.entering.Add(-1)
 	for range attempts {
-		call.Reserved, call.Tickets = h.known.reserved.Load(), h.known.tickets.Load()
+		call.Reserved, call.Tickets = l.known.reserved.Load(), l.known.tickets.Load()
 		reply, err := s.config.Redis.Ticket(ctx, call)
 		switch {
 		case errors.Is(err, ErrMissing):
-			err = h.restore(ctx, v)
+			err = l.restore(ctx, v)
 		case err == nil && reply.AddressFull:
 			err = fmt.Errorf("%w: it may have %d; come back when the sale has begun", ErrAddress, call.PerAddress)
 		case err == nil && reply.Full:
-			err = h.reserve(ctx, reply.Tickets)
+			err = l.reserve(ctx, reply.Tickets)
 		case err == nil:
-			raise(&h.known.tickets, reply.Tickets)
+			raise(&l.known.tickets, reply.Tickets)
 			t := Ticket{User: e.UserID, Number: reply.Number}
-			a := h.answer(v, &t)
-			a.Ticket = h.sign.ticket(t)
+			a := l.answer(v, &t)
+			a.Ticket = l.sign.ticket(t)
 			return a, nil
 		}
 		if err != nil {
@@ -219,20 +219,20 @@ type Query struct {
 // Look returns the state of a room, for a ticket or for everybody. Nobody is asked for it but memory, unless the ticket is
 // called. Its errors are [ErrNoRoom], [ErrTicket], [voucher.ErrNotFound] and [order.ErrUnavailable].
 func (s *Service) Look(ctx context.Context, q Query) (Answer, error) {
-	v, h, err := s.voucherAndHall(ctx, q.VoucherID)
+	v, l, err := s.voucherAndRoom(ctx, q.VoucherID)
 	if err != nil {
 		return Answer{}, err
 	}
 	if q.Ticket == "" {
-		return h.answer(v, nil), nil
+		return l.answer(v, nil), nil
 	}
-	t, ok := h.ticket(q.Ticket, q.User)
+	t, ok := l.ticket(q.Ticket, q.User)
 	if !ok {
 		return Answer{}, ErrTicket
 	}
-	a := h.answer(v, &t)
+	a := l.answer(v, &t)
 	if q.Claims && a.called {
-		if err := h.claim(ctx, v, t, &a); err != nil {
+		if err := l.claim(ctx, v, t, &a); err != nil {
 			return Answer{}, err
 		}
 	}
@@ -249,17 +249,17 @@ func (s *Service) Await(ctx context.Context, q Query, told Answer, limit time.Du
 	}
 	q.Claims = false
 	for {
-		v, h, err := s.voucherAndHall(ctx, q.VoucherID)
+		v, l, err := s.voucherAndRoom(ctx, q.VoucherID)
 		if err != nil {
 			return nil // the caller looks again, and is told
 		}
-		changed := h.view().changed
-		t, ok := h.sign.readTicket(q.Ticket)
+		changed := l.view().changed
+		t, ok := l.sign.readTicket(q.Ticket)
 		ticket := &t
 		if !ok {
 			ticket = nil
 		}
-		if now := h.answer(v, ticket); now.State != told.State {
+		if now := l.answer(v, ticket); now.State != told.State {
 			return nil
 		}
 		select {

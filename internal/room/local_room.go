@@ -26,8 +26,8 @@ const (
 	keepAfter = time.Hour
 )
 
-// hall is a room as this instance has it.
-type hall struct {
+// localRoom is a room as this instance has it.
+type localRoom struct {
 	service *Service
 	id      int64
 	loaded  chan struct{} // closed once the rest is set, or failed is
@@ -77,19 +77,19 @@ type view struct {
 	changed chan struct{}
 }
 
-func (h *hall) view() *view { return h.seen.Load() }
+func (l *localRoom) view() *view { return l.seen.Load() }
 
 // use notes that somebody asks.
-func (h *hall) use() {
-	if now := time.Now().UnixNano(); now-h.used.Load() > int64(time.Second) {
-		h.used.Store(now)
+func (l *localRoom) use() {
+	if now := time.Now().UnixNano(); now-l.used.Load() > int64(time.Second) {
+		l.used.Store(now)
 	}
 }
 
 // clock is Redis' clock now, in ms: as it was told, and this instance's own time since. What this instance's clock shows
 // does not matter, except before Redis was heard for the first time.
-func (h *hall) clock() int64 {
-	seen := h.view()
+func (l *localRoom) clock() int64 {
+	seen := l.view()
 	if seen == nil {
 		return time.Now().UnixMilli()
 	}
@@ -97,58 +97,58 @@ func (h *hall) clock() int64 {
 }
 
 // keep is for how long Redis keeps what it has.
-func (h *hall) keep(v *voucher.Voucher) time.Duration {
-	return time.Duration(max(0, v.EndAt.UnixMilli()-h.clock()))*time.Millisecond + keepAfter
+func (l *localRoom) keep(v *voucher.Voucher) time.Duration {
+	return time.Duration(max(0, v.EndAt.UnixMilli()-l.clock()))*time.Millisecond + keepAfter
 }
 
 // load reads the record and renews the snapshot for the first time.
-func (h *hall) load(ctx context.Context, v *voucher.Voucher) error {
+func (l *localRoom) load(ctx context.Context, v *voucher.Voucher) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	r, err := h.service.config.Store.Room(ctx, h.id)
+	r, err := l.service.config.Store.Room(ctx, l.id)
 	if err != nil {
 		return err
 	}
-	h.sign, h.draw = newSigner(r.Secret, h.id), newDraw(r.Secret)
-	h.commitment, h.seed = hex.EncodeToString(h.draw.Commitment()), hex.EncodeToString(h.draw.Seed)
-	h.voucher.Store(v)
-	h.known.drawn.Store(NotDrawn)
-	h.learn(r)
-	if err := h.refresh(ctx, v); err != nil {
+	l.sign, l.draw = newSigner(r.Secret, l.id), newDraw(r.Secret)
+	l.commitment, l.seed = hex.EncodeToString(l.draw.Commitment()), hex.EncodeToString(l.draw.Seed)
+	l.voucher.Store(v)
+	l.known.drawn.Store(NotDrawn)
+	l.learn(r)
+	if err := l.refresh(ctx, v); err != nil {
 		return err
 	}
-	h.store(ctx, v)
+	l.store(ctx, v)
 	return nil
 }
 
 // learn takes over what the record has.
-func (h *hall) learn(r Record) {
-	raise(&h.known.serving, r.Serving)
-	raise(&h.known.reserved, r.Reserved)
-	h.drawn(r.Drawn)
+func (l *localRoom) learn(r Record) {
+	raise(&l.known.serving, r.Serving)
+	raise(&l.known.reserved, r.Reserved)
+	l.drawn(r.Drawn)
 }
 
 // drawn takes over the number of tickets in the draw, and computes their positions: of a million in half a second, in the
 // background.
-func (h *hall) drawn(n int64) {
+func (l *localRoom) drawn(n int64) {
 	if n < 0 {
 		return
 	}
-	h.known.drawn.Store(n)
-	raise(&h.known.tickets, n)
-	h.computing.Do(func() {
-		h.service.working.Go(func() {
-			positions := h.draw.Positions(n)
-			h.positions.Store(&positions)
+	l.known.drawn.Store(n)
+	raise(&l.known.tickets, n)
+	l.computing.Do(func() {
+		l.service.working.Go(func() {
+			positions := l.draw.Positions(n)
+			l.positions.Store(&positions)
 		})
 	})
 }
 
 // run renews the snapshot until nobody asks for the room any more, or it is over.
-func (h *hall) run(ctx context.Context) {
+func (l *localRoom) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	h.service.working.Go(func() { h.runStore(ctx) })
+	l.service.working.Go(func() { l.runStore(ctx) })
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
 	for {
@@ -157,27 +157,27 @@ func (h *hall) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		v, ok := h.stillThere(ctx)
+		v, ok := l.stillThere(ctx)
 		if !ok {
 			return
 		}
 		calling, cancel := context.WithTimeout(ctx, callTimeout)
-		err := h.refresh(calling, v)
+		err := l.refresh(calling, v)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			h.service.config.Log.LogAttrs(ctx, slog.LevelWarn, "a waiting room does not move on", slog.Int64("voucher", h.id), slog.Any("error", err))
+			l.service.config.Log.LogAttrs(ctx, slog.LevelWarn, "a waiting room does not move on", slog.Int64("voucher", l.id), slog.Any("error", err))
 		}
 	}
 }
 
 // runStore does what needs the database, which may hang, beside run.
-func (h *hall) runStore(ctx context.Context) {
+func (l *localRoom) runStore(ctx context.Context) {
 	tick := time.NewTicker(refreshEvery)
 	defer tick.Stop()
 	for last := time.Now(); ; {
 		select {
 		case <-tick.C:
-		case <-h.kick:
+		case <-l.kick:
 			if time.Since(last) < kickEvery {
 				continue
 			}
@@ -185,77 +185,77 @@ func (h *hall) runStore(ctx context.Context) {
 			return
 		}
 		calling, cancel := context.WithTimeout(ctx, callTimeout)
-		h.store(calling, h.voucher.Load())
+		l.store(calling, l.voucher.Load())
 		cancel()
 		last = time.Now()
 	}
 }
 
 // stillThere returns the voucher. It reports false if the room is not needed any more.
-func (h *hall) stillThere(ctx context.Context) (*voucher.Voucher, bool) {
-	if time.Since(time.Unix(0, h.used.Load())) > idleAfter {
+func (l *localRoom) stillThere(ctx context.Context) (*voucher.Voucher, bool) {
+	if time.Since(time.Unix(0, l.used.Load())) > idleAfter {
 		return nil, false
 	}
 	reading, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	v, err := h.service.config.Vouchers.Voucher(reading, h.id)
+	v, err := l.service.config.Vouchers.Voucher(reading, l.id)
 	switch {
 	case err == nil && v.Policy.Room != nil:
-		h.voucher.Store(v)
+		l.voucher.Store(v)
 		return v, true
 	case err != nil && !errors.Is(err, voucher.ErrNotFound):
-		return h.voucher.Load(), true // as it was
+		return l.voucher.Load(), true // as it was
 	}
-	h.publish(func(now *view) { now.ended = true }) // visitors who wait look again, and are told
+	l.publish(func(now *view) { now.ended = true }) // visitors who wait look again, and are told
 	return nil, false
 }
 
 // refresh renews the snapshot. Redis draws, and calls the next visitors.
-func (h *hall) refresh(ctx context.Context, v *voucher.Voucher) error {
+func (l *localRoom) refresh(ctx context.Context, v *voucher.Voucher) error {
 	call := AdvanceCall{
-		VoucherID: h.id, Begin: v.BeginAt.UnixMilli(), Rate: v.Policy.Room.Rate, Drawn: h.known.drawn.Load(),
-		Tickets: h.known.tickets.Load(), Serving: h.known.serving.Load(), Reserved: h.known.reserved.Load(), Keep: h.keep(v),
+		VoucherID: l.id, Begin: v.BeginAt.UnixMilli(), Rate: v.Policy.Room.Rate, Drawn: l.known.drawn.Load(),
+		Tickets: l.known.tickets.Load(), Serving: l.known.serving.Load(), Reserved: l.known.reserved.Load(), Keep: l.keep(v),
 	}
 	ended := false
-	if seen := h.view(); seen != nil {
+	if seen := l.view(); seen != nil {
 		call.Stock = seen.stock
-		ended = h.clock() >= v.EndAt.UnixMilli()
+		ended = l.clock() >= v.EndAt.UnixMilli()
 		call.Calls = !v.Paused && !ended
 	}
-	state, err := h.service.config.Redis.Advance(ctx, call)
+	state, err := l.service.config.Redis.Advance(ctx, call)
 	if errors.Is(err, ErrMissing) {
-		if err = h.restore(ctx, v); err == nil {
+		if err = l.restore(ctx, v); err == nil {
 			call.Stock = Stock{}
-			state, err = h.service.config.Redis.Advance(ctx, call)
+			state, err = l.service.config.Redis.Advance(ctx, call)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	heard := time.Now()
-	raise(&h.known.tickets, state.Tickets)
-	raise(&h.known.serving, state.Serving)
-	h.publish(func(now *view) {
+	raise(&l.known.tickets, state.Tickets)
+	raise(&l.known.serving, state.Serving)
+	l.publish(func(now *view) {
 		now.State, now.heard, now.paused, now.ended = state, heard, v.Paused, ended
 	})
 	if state.Drawn >= 0 && call.Drawn < 0 {
-		h.kickStore()
+		l.kickStore()
 	}
 	return nil
 }
 
-func (h *hall) kickStore() {
+func (l *localRoom) kickStore() {
 	select {
-	case h.kick <- struct{}{}:
+	case l.kick <- struct{}{}:
 	default:
 	}
 }
 
 // publish changes the snapshot.
-func (h *hall) publish(change func(*view)) {
-	h.publishing.Lock()
-	defer h.publishing.Unlock()
-	next, before := view{}, h.view()
+func (l *localRoom) publish(change func(*view)) {
+	l.publishing.Lock()
+	defer l.publishing.Unlock()
+	next, before := view{}, l.view()
 	if before != nil {
 		next = *before
 	}
@@ -263,7 +263,7 @@ func (h *hall) publish(change func(*view)) {
 	if before == nil || before.tells() != next.tells() {
 		next.changed = make(chan struct{})
 	}
-	h.seen.Store(&next)
+	l.seen.Store(&next)
 	if before != nil && next.changed != before.changed {
 		close(before.changed)
 	}
@@ -283,74 +283,74 @@ func (v *view) tells() told {
 func (v *view) soldOut() bool { return v.read && v.stock.Left <= 0 }
 
 // restore makes the state in Redis again from the record: Redis has lost it, or never had one.
-func (h *hall) restore(ctx context.Context, v *voucher.Voucher) error {
-	r, err := h.service.config.Store.Room(ctx, h.id)
+func (l *localRoom) restore(ctx context.Context, v *voucher.Voucher) error {
+	r, err := l.service.config.Store.Room(ctx, l.id)
 	if err != nil {
 		return err
 	}
-	h.learn(r)
+	l.learn(r)
 	if r.Reserved > 0 {
-		h.service.config.Log.LogAttrs(ctx, slog.LevelWarn, "Redis has lost a waiting room; it goes on with what the database has", slog.Int64("voucher", h.id))
+		l.service.config.Log.LogAttrs(ctx, slog.LevelWarn, "Redis has lost a waiting room; it goes on with what the database has", slog.Int64("voucher", l.id))
 	}
-	return h.service.config.Redis.Restore(ctx, h.id, rand.Text(), r, h.keep(v))
+	return l.service.config.Redis.Restore(ctx, l.id, rand.Text(), r, l.keep(v))
 }
 
 // ticket returns a user's ticket. It was told, whatever Redis has lost since.
-func (h *hall) ticket(text string, user int64) (Ticket, bool) {
-	t, ok := h.sign.readTicket(text)
+func (l *localRoom) ticket(text string, user int64) (Ticket, bool) {
+	t, ok := l.sign.readTicket(text)
 	if !ok || t.User != user {
 		return Ticket{}, false
 	}
-	raise(&h.known.tickets, t.Number+1)
+	raise(&l.known.tickets, t.Number+1)
 	return t, true
 }
 
 // block is how many ticket numbers are reserved at once. Up to so many are lost when Redis loses the room.
-func (h *hall) block(tickets int64) int64 { return 100 + tickets/10 + 2*h.entering.Load() }
+func (l *localRoom) block(tickets int64) int64 { return 100 + tickets/10 + 2*l.entering.Load() }
 
 // reserve has the database let more numbers be told than there are tickets.
-func (h *hall) reserve(ctx context.Context, tickets int64) error {
-	h.reserving.Lock()
-	defer h.reserving.Unlock()
-	if h.known.reserved.Load() > tickets {
+func (l *localRoom) reserve(ctx context.Context, tickets int64) error {
+	l.reserving.Lock()
+	defer l.reserving.Unlock()
+	if l.known.reserved.Load() > tickets {
 		return nil
 	}
-	return h.reserveBlock(ctx, tickets)
+	return l.reserveBlock(ctx, tickets)
 }
 
-func (h *hall) reserveBlock(ctx context.Context, tickets int64) error {
-	upTo := tickets + h.block(tickets)
-	if err := h.service.config.Store.Reserve(ctx, h.id, upTo); err != nil {
+func (l *localRoom) reserveBlock(ctx context.Context, tickets int64) error {
+	upTo := tickets + l.block(tickets)
+	if err := l.service.config.Store.Reserve(ctx, l.id, upTo); err != nil {
 		return err
 	}
-	raise(&h.known.reserved, upTo)
+	raise(&l.known.reserved, upTo)
 	return nil
 }
 
 // store does what needs the database: it makes the draw certain, reserves numbers ahead, notes who was called, and reads
 // the stock.
-func (h *hall) store(ctx context.Context, v *voucher.Voucher) {
-	config, seen := &h.service.config, h.view()
+func (l *localRoom) store(ctx context.Context, v *voucher.Voucher) {
+	config, seen := &l.service.config, l.view()
 	warn := func(what string, err error) {
 		if err != nil && ctx.Err() == nil {
-			config.Log.LogAttrs(ctx, slog.LevelWarn, what, slog.Int64("voucher", h.id), slog.Any("error", err))
+			config.Log.LogAttrs(ctx, slog.LevelWarn, what, slog.Int64("voucher", l.id), slog.Any("error", err))
 		}
 	}
-	if seen.Drawn >= 0 && h.known.drawn.Load() < 0 {
-		n, err := config.Store.Draw(ctx, h.id, seen.Drawn)
+	if seen.Drawn >= 0 && l.known.drawn.Load() < 0 {
+		n, err := config.Store.Draw(ctx, l.id, seen.Drawn)
 		warn("the draw of a waiting room waits for the database", err)
 		if err == nil {
-			h.drawn(n)
+			l.drawn(n)
 		}
 	}
-	if tickets := h.known.tickets.Load(); h.known.reserved.Load() < tickets+h.block(tickets)/2 {
-		h.reserving.Lock()
-		err := h.reserveBlock(ctx, tickets)
-		h.reserving.Unlock()
+	if tickets := l.known.tickets.Load(); l.known.reserved.Load() < tickets+l.block(tickets)/2 {
+		l.reserving.Lock()
+		err := l.reserveBlock(ctx, tickets)
+		l.reserving.Unlock()
 		warn("ticket numbers of a waiting room were not reserved", err)
 	}
 	if seen.Save {
-		warn("the database does not know whom a waiting room has called", config.Store.Serve(ctx, h.id, seen.Serving))
+		warn("the database does not know whom a waiting room has called", config.Store.Serve(ctx, l.id, seen.Serving))
 	}
 	// What was spent is known before the stock is read: see claim.lua.
 	left, err := config.Sales.Left(ctx, v)
@@ -358,5 +358,5 @@ func (h *hall) store(ctx context.Context, v *voucher.Voucher) {
 		warn("a waiting room does not know the stock", err)
 		return
 	}
-	h.publish(func(now *view) { now.stock, now.read = Stock{Left: left, Spent: seen.Spent, Born: seen.Born}, true })
+	l.publish(func(now *view) { now.stock, now.read = Stock{Left: left, Spent: seen.Spent, Born: seen.Born}, true })
 }
