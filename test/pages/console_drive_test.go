@@ -34,7 +34,12 @@ func consoleDrives(b context.Context, t *testing.T) {
 	v.until("it is asked", `document.getElementById('sure').open && document.getElementById('sure-text').textContent === 'Buyer `+buyer+` gets €80 back, and the unit goes back on sale.'`)
 	fail.Unequal(t, v.says(`document.activeElement.value`), "no", "the answer that the keyboard gives at once")
 	v.accessible("a console that asks")
-	v.do(`document.querySelector('#sure [value=yes]').click()`)
+	v.do(`document.querySelector('#sure [value=no]').click()`)
+	v.until("it is not asked any more", `!document.getElementById('sure').open`)
+	if _, body := harness.Call(t, http.MethodGet, paid, http.Header{"X-User-Id": {buyer}}, ""); !strings.Contains(body, `"status":"paid"`) {
+		t.Errorf("the order that is not to be refunded: %s", body)
+	}
+	v.do(`document.querySelector('#sold-list button').click(); document.querySelector('#sure [value=yes]').click()`)
 	v.until("the money goes back", `document.getElementById('sold-outcome').textContent.includes('goes back to buyer') && document.querySelector('#sold-list button').hidden`)
 	v.do(`document.querySelector('#languages [lang=zh]').click()`)
 	v.until("it is said in the language that is chosen", `document.getElementById('sold-outcome').textContent.includes('正在向买家')`)
@@ -60,14 +65,47 @@ func consoleDrives(b context.Context, t *testing.T) {
 	v.until("it can be copied", `!document.getElementById('steer-copy').disabled`)
 	v.do(`document.getElementById('customise').open = true`)
 	v.accessible("a console on which everything is open")
-	v.do(`document.getElementById('steer-copy').click()`)
+	v.do(`for (const id of ['title', 'stock', 'price', 'value', 'lasts', 'paywithin']) document.getElementById(id).value = '';
+		document.querySelector('#presets [value=admission]').click(); document.getElementById('steer-copy').click()`)
 	fail.Unequal(t, v.says(`['title', 'stock', 'price', 'value', 'lasts', 'paywithin'].map((id) => document.getElementById(id).value) + document.querySelector('.preset.chosen input').value`),
 		"Dinner,10,80,100,45,600oversell", "the form has")
 	v.do(`document.getElementById('title').value = 'Supper'; document.querySelector('#offer .go').click()`)
 	v.until("the copy is watched", `document.querySelector('#sale option:checked')?.textContent === 'Supper' && document.getElementById('policy-of').textContent.includes('stock unguarded')`)
 
+	v.steersWhatItShows()
 	v.projects(t)
 	v.untroubled(url, http.StatusConflict, http.StatusBadRequest)
+}
+
+// steersWhatItShows sends a change, and chooses another sale before it is answered: the next change is of that sale. A sale that
+// is deleted makes way for another one.
+func (v *visitor) steersWhatItShows() {
+	v.t.Helper()
+	v.do(`window.changed = []; window.answered = 0; window.fetching = window.fetch; window.fetch = async (address, options) => {
+		if (!['PATCH', 'DELETE'].includes(options?.method)) return window.fetching(address, options);
+		changed.push(address);
+		await new Promise((resolve) => setTimeout(resolve, 500));
+		const answer = await window.fetching(address, options);
+		answered++;
+		return answer;
+	}`)
+	v.until("it can be steered", `!document.getElementById('steer-pause').disabled`)
+	v.do(`document.getElementById('steer-pause').click(); {
+		const sale = document.getElementById('sale');
+		sale.value = [...sale.options].find((o) => o.textContent === 'Dinner').value;
+		sale.dispatchEvent(new Event('input')); }`)
+	v.until("the other one can be steered", `answered === 1 && !document.getElementById('steer-pause').disabled`)
+	v.do(`document.getElementById('steer-pause').click()`)
+	v.until("a change is sent", `answered === 2`)
+	fail.Unequal(v.t, v.says(`changed[0] !== changed[1] && changed[1].endsWith('/' + document.getElementById('sale').value)`), "true", "the sale that is shown was changed")
+	v.do(`{ const sale = document.getElementById('sale');
+		sale.value = [...sale.options].find((o) => o.textContent === 'Supper').value;
+		sale.dispatchEvent(new Event('input')); }`)
+	v.until("it can be deleted", `!document.getElementById('steer-delete').disabled`)
+	v.do(`document.getElementById('steer-delete').click()`)
+	v.until("another sale is shown", `answered === 3 && document.querySelector('#sale option:checked')?.textContent !== 'Supper' && document.getElementById('sale').value !== ''
+		&& !document.getElementById('steer-pause').disabled`)
+	v.do(`window.fetch = window.fetching`)
 }
 
 // buys has somebody order the voucher that the console watches, and pay it. It returns the order's address.

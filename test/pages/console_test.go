@@ -130,6 +130,7 @@ func consoleAsksForTheToken(b context.Context, t *testing.T) {
 	v.until("it is said that the token is refused", `document.getElementById('identity-error').textContent.includes('does not accept')`)
 	use(harness.AdminToken)
 	v.until("the figures are there", `document.getElementById('verdict').textContent.startsWith('It adds up')`)
+	v.until("the sale can be steered", `!document.getElementById('steer-pause').disabled`)
 	fail.Unequal(t, v.says(`document.getElementById('rush')`), "null", "there is a rush")
 	v.do(`{ document.querySelector('#presets [value=oversell]').click();
 		document.querySelector('#offer .go').click(); }`)

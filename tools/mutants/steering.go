@@ -6,6 +6,8 @@ func inSteering() []mutant {
 		admission = "./internal/admission"
 		database  = "./internal/database"
 		httpapi   = "./internal/httpapi"
+		pages     = "./test/pages"
+		static    = "internal/web/static/"
 	)
 	return []mutant{
 		{"an order is sold by what an administrator has changed", "internal/database/tx.go",
@@ -23,6 +25,11 @@ func inSteering() []mutant {
 		{"a pause that Redis was not told of is never found", "internal/admission/states.go", " || now.Paused != want.Paused", "", admission},
 		{"a change is taken without If-Match", "internal/httpapi/changes.go", `	case given == "":`, `	case given == "never":`, httpapi},
 		{"a change for another revision is made", "internal/voucher/change.go", "if c.Revision != 0 && c.Revision != v.Revision {", "if c.Revision > v.Revision {", database + " " + httpapi},
+		{"the console changes a sale that it does not show", static + "steer.js", "  if (id === chosen) await choose(id);", "  await choose(id);", pages},
+		{"the console steers nothing once it has its token", static + "console.js", "    watched = ''; // what was refused is asked for again\n", "", pages},
+		{"the console refunds whatever is answered", static + "sold.js", "    if (dialog.returnValue !== 'yes') return;\n", "", pages},
+		{"the console copies a sale without its time to pay", static + "offer.js", "  $('paywithin').value = v.pay_within_s ?? 0;\n", "", pages},
+		{"the projector shows the whole page", static + "console.js", "  document.body.dataset.projector = what;\n", "", pages},
 		{"a sale that has just ended is listed as open", "internal/database/list.go",
 			`db.Where("begin_at <= ? AND end_at > ?", now, now)`, `db.Where("begin_at <= ? AND end_at >= ?", now, now)`, database},
 	}

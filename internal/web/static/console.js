@@ -59,6 +59,7 @@ function setupToken() {
     tab.set(stored, $('token').value.trim());
     $('token').value = '';
     $('identity').close();
+    watched = ''; // what was refused is asked for again
     watch();
   });
   if (!tab.get(stored)) askForToken();
@@ -91,7 +92,7 @@ function drawSales() {
   const was = $('sale').value;
   const sought = $('search').value.trim().toLowerCase();
   list($('sale'), vouchers.filter((v) => v.id === was || v.title.toLowerCase().includes(sought)).map((v) => h('option', { value: v.id }, v.title)));
-  if (was) $('sale').value = was;
+  if (vouchers.some((v) => v.id === was)) $('sale').value = was; // otherwise it is gone, and the first one is chosen
   show($('finder'), vouchers.length > 8);
 }
 

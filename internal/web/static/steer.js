@@ -9,6 +9,7 @@ import * as room from './steerroom.js';
 let chosen = '';
 let voucher = null;
 let changes = [];
+let sending = false;
 let headers, failed, gone;
 
 const path = () => `/api/v1/vouchers/${chosen}`;
@@ -23,14 +24,16 @@ export async function choose(id) {
     const [v, c] = await Promise.all([api.call('GET', path()), api.call('GET', `${path()}/changes?limit=5`, { headers: headers() })]);
     if (id === chosen) [voucher, changes] = [v, c.changes];
   } catch (error) {
-    if (id === chosen) tell('steer-outcome', failed(error), 'bad');
+    if (id !== chosen) return;
+    tell('steer-outcome', failed(error), 'bad');
+    if (api.temporary(error)) setTimeout(() => id === chosen && choose(id), 3000);
   }
   draw();
 }
 
 function draw() {
-  for (const e of $('steer').querySelectorAll('button, input')) e.disabled = !voucher;
-  room.choose(voucher);
+  for (const e of $('steer').querySelectorAll('button, input')) e.disabled = !voucher || sending;
+  room.choose(voucher, sending);
   text($('steer-pause'), t(voucher?.paused ? 'steer.resume' : 'steer.pause'));
   text($('steer-state'), voucher ? t(voucher.paused ? 'steer.is_paused' : 'steer.ends', { at: moment(Date.parse(voucher.end_at)) }) : '');
   list($('changes'), changes.map((c) => h('li', {}, `${moment(Date.parse(c.at))} · ${c.by} · ${c.address} · ${c.fields.map(change).join(', ')}`)));
@@ -47,16 +50,18 @@ function change({ field, from, to }) {
 // send changes the voucher as it was seen. Who has been overtaken by somebody else is told so, and sees it as it is.
 async function send(method, body) {
   const [id, revision] = [chosen, voucher.revision];
-  voucher = null; // until it is read again nothing can be sent
+  sending = true; // until the voucher is read again
   draw();
   try {
     await api.call(method, path(), { headers: { ...headers(), 'If-Match': `"${revision}"` }, body });
     tell('steer-outcome', () => t('steer.done'), 'good');
-    if (method === 'DELETE') return gone();
+    if (method === 'DELETE') await gone();
   } catch (error) {
     tell('steer-outcome', failed(error), 'bad');
   }
-  return choose(id);
+  if (id === chosen) await choose(id); // another sale may have been chosen meanwhile
+  sending = false;
+  draw();
 }
 
 export function setup(auth, words, deleted, copy) {

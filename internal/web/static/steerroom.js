@@ -14,11 +14,12 @@ let voucher = null;
 let room = null; // as everybody sees it
 let timer = 0;
 let held = false; // somebody has the slider
+let changing = false; // the room may be closed by now
 
 // choose shows the room of a voucher; null for none. A hidden page asks nothing.
-export function choose(v) {
+export function choose(v, sending) {
   if (v?.id !== voucher?.id) room = null;
-  voucher = v;
+  [voucher, changing] = [v, sending];
   if (v?.policy.room && !held) $('room-rate').value = Math.log10(v.policy.room.rate);
   draw();
   look();
@@ -27,7 +28,7 @@ export function choose(v) {
 async function look() {
   clearTimeout(timer);
   const of = voucher;
-  if (!of?.policy.room || document.hidden) return;
+  if (!of?.policy.room || changing || document.hidden) return;
   try {
     const now = await api.call('GET', `/api/v1/vouchers/${of.id}/room`);
     if (of.id === voucher?.id) room = now;
