@@ -136,7 +136,7 @@ func (p *place) onRedis() (addrs []string) {
 // client is one that is told at once when its server is gone.
 func (p *place) client(addr string) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
-	p.run.Cleanup(func() { p.must(client.Close()) })
+	p.run.Cleanup(func() { p.run.Must(client.Close()) })
 	return client
 }
 
@@ -147,7 +147,7 @@ func (p *place) inspector(client *redis.Client) lock.Inspector {
 
 func (p *place) inspectorOf(servers lockers.Servers) lock.Inspector {
 	locker, err := p.run.Lockers(servers, lockers.Config{Prefix: testbed.KeyPrefix, NodeTimeout: nodeTimeout}).Locker(p.setup.Lock)
-	p.must(err)
+	p.run.Must(err)
 	inspector, ok := locker.(lock.Inspector)
 	if !ok {
 		p.run.Fatalf("%s does not say who holds a key", p.setup.Lock)
@@ -174,8 +174,8 @@ func (p *place) onNodes() (addrs []string) {
 // are slow to notice that it is back.
 func (p *place) observe(n *node) {
 	one, err := quorum.New(p.setup.Lock, 1, []quorum.Client{p.client(n.Addr())}, quorum.Config{Prefix: testbed.KeyPrefix})
-	p.must(err)
-	p.run.Cleanup(func() { p.must(one.Close()) })
+	p.run.Must(err)
+	p.run.Cleanup(func() { p.run.Must(one.Close()) })
 	n.observer = p.run.ObserveServer(n.name, one, p.key)
 }
 
@@ -184,7 +184,7 @@ func (p *place) onMySQL() (addrs []string) {
 	r := p.run
 	p.config.MySQLDSN = r.MariaDB().DSN
 	config, err := mysql.ParseDSN(p.config.MySQLDSN)
-	p.must(err)
+	p.run.Must(err)
 	p.voucher = r.NextID()
 	p.sell(r.DB())
 	p.onShared()
@@ -207,16 +207,16 @@ func (p *place) forceRelease(ctx context.Context) error {
 func (p *place) stockInFile() {
 	p.config.SQLite = testkit.SQLite(p.run).DSN
 	db, err := database.Open(p.run.Context(), database.Config{SQLite: p.config.SQLite})
-	p.must(err)
-	p.run.Cleanup(func() { p.must(db.Close()) })
+	p.run.Must(err)
+	p.run.Cleanup(func() { p.run.Must(db.Close()) })
 	_, err = db.Migrate(p.run.Context())
-	p.must(err)
+	p.run.Must(err)
 	p.sell(db)
 }
 
 func (p *place) sell(db *database.DB) {
 	now := time.Now()
-	p.must(db.Vouchers().CreateVoucher(p.run.Context(), &voucher.Voucher{
+	p.run.Must(db.Vouchers().CreateVoucher(p.run.Context(), &voucher.Voucher{
 		ID: p.voucher, Title: "by hand", Stock: stock, InitialStock: stock, BeginAt: now, EndAt: now.Add(time.Hour),
 		Policy: voucher.DefaultPolicy(), CreatedAt: now,
 	}))
@@ -237,7 +237,7 @@ func (p *place) start(number int, name string) *lockclient.Client {
 		config.NodeAddrs, config.NodeTimeout = addrs, nodeTimeout
 	case lock.InMySQL:
 		to, err := mysql.ParseDSN(config.MySQLDSN)
-		p.must(err)
+		p.run.Must(err)
 		to.Addr = addrs[0]
 		config.MySQLDSN = to.FormatDSN()
 	case lock.InZooKeeper:
@@ -325,10 +325,4 @@ func (p *place) startNode(number int) {
 	n.down()
 	p.run.Fault(i18n.F("%s is back, empty", i18n.Name(n.name)))()
 	p.observe(n)
-}
-
-func (p *place) must(err error) {
-	if err != nil {
-		p.run.Fatalf("%w", err)
-	}
 }

@@ -100,9 +100,8 @@ func (c *clients) request(who string) lockclient.Acquire {
 func (c *clients) warmUp(client *lockclient.Client) {
 	first := c.request("")
 	first.Key, first.TTL = c.warmKey(), time.Minute
-	g, err := client.Acquire(c.Context(), first)
-	c.must(err)
-	c.must(client.Release(c.Context(), g.Lease))
+	g := c.take(client, first)
+	c.Must(client.Release(c.Context(), g.Lease))
 }
 
 func (c *clients) warmKey() string { return c.key + "/warm" }
@@ -118,11 +117,28 @@ func (c *clients) acquire(client *lockclient.Client, req lockclient.Acquire) (g 
 	return g, err
 }
 
+// take acquires a lock that is to be had.
+func (c *clients) take(client *lockclient.Client, req lockclient.Acquire) lockclient.Grant {
+	g, err := c.acquire(client, req)
+	c.Must(err)
+	return g
+}
+
+// startTaking begins to wait for a lock. The returned function returns the grant.
+func (c *clients) startTaking(client *lockclient.Client, req lockclient.Acquire) (granted func() lockclient.Grant) {
+	var g lockclient.Grant
+	wait := c.Go(func() { g = c.take(client, req) })
+	return func() lockclient.Grant {
+		wait()
+		return g
+	}
+}
+
 // release releases a lock. If the holder has lost it by then, the judge finds that.
 func (c *clients) release(client *lockclient.Client, l lockclient.Lease) {
 	err := client.Release(c.Context(), l)
 	if !errors.Is(err, lock.ErrLost) && !errors.Is(err, lock.ErrExpired) && !errors.Is(err, lock.ErrNotHeld) {
-		c.must(err)
+		c.Must(err)
 	}
 }
 
@@ -133,7 +149,7 @@ func (c *clients) workUntilLoss(client *lockclient.Client, l lockclient.Lease, d
 	defer cancel()
 	told, err := client.AwaitLoss(ctx, l)
 	if c.Context().Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-		c.must(err)
+		c.Must(err)
 	}
 	return told
 }
@@ -198,13 +214,6 @@ func (c *clients) fullEvidence() judge.Evidence {
 	return ev
 }
 
-// must ends the experiment if something could not be done.
-func (c *clients) must(err error) {
-	if err != nil {
-		c.Fatalf("%w", err)
-	}
-}
-
 // sorted returns events by time.
 func sorted(events []eventlog.Event) []eventlog.Event {
 	return slices.SortedStableFunc(slices.Values(events), func(a, b eventlog.Event) int { return cmp.Compare(a.At, b.At) })
@@ -240,14 +249,13 @@ func (s *sellers) start(name string, adjust ...func(*lockclient.Config)) *lockcl
 // buy makes a buyer wait for the lock, read the stock, work, buy, and release the lock.
 // Its program does not check whether it still has the lock.
 func (s *sellers) buy(at *lockclient.Client, who string, user int64, work time.Duration) lockclient.Grant {
-	g, err := s.acquire(at, s.request(who))
-	s.must(err)
-	_, err = at.Sell(s.Context(), lockclient.Sell{
+	g := s.take(at, s.request(who))
+	_, err := at.Sell(s.Context(), lockclient.Sell{
 		Voucher: s.sale.Voucher, User: user, Lease: g.Lease, IgnoreLoss: true,
 		Mode: s.setup.Policy.Stock, Unique: true, Pause: work,
 	})
 	if !isRefusal(err) {
-		s.must(err)
+		s.Must(err)
 	}
 	_ = at.Release(s.Context(), g.Lease) // the event log records its result
 	return g

@@ -49,14 +49,8 @@ func connectionsBreak(t *lab.Trial, setup lab.Setup) {
 	c.observe()
 
 	const first, next = "buyer 1", "buyer 2"
-	g, err := holder.Acquire(t.Context(), c.request(first))
-	c.must(err)
-	var later lockclient.Grant
-	waits := t.Go(func() {
-		var err error
-		later, err = other.Acquire(t.Context(), c.request(next))
-		c.must(err)
-	})
+	g := c.take(holder, c.request(first))
+	waits := c.startTaking(other, c.request(next))
 	c.await("the next one to ask", requestedBy(next))
 	t.Sleep(brokenAfter)
 	cut := time.Now().UnixNano()
@@ -65,7 +59,7 @@ func connectionsBreak(t *lab.Trial, setup lab.Setup) {
 	way.Reset()
 	told := c.workUntilLoss(holder, g.Lease, cmp.Or(setup.Work, brokenWork))
 	c.release(holder, g.Lease)
-	waits()
+	later := waits()
 	t.Sleep(brokenWork / 10)
 	c.release(other, later.Lease)
 

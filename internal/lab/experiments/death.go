@@ -123,7 +123,7 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 		t.Sleep(deadWork)
 		_ = process.Release(t.Context(), g.Lease) // the event log records its result
 	} else if !errors.Is(failed, lock.ErrUnavailable) {
-		c.must(failed)
+		c.Must(failed)
 	}
 	way.Reset()
 	over()
@@ -135,7 +135,7 @@ func holderCutOff(t *lab.Trial, setup lab.Setup) {
 		t.Sleep(deadWork)
 		c.release(other, next.Lease)
 	case !errors.Is(err, lock.ErrNotAcquired):
-		c.must(err)
+		c.Must(err)
 	}
 
 	evidence := c.fullEvidence()
@@ -165,7 +165,7 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 		t.Sleep(working)
 		dying.Kill()
 	case !errors.Is(err, lockclient.ErrDead):
-		c.must(err)
+		c.Must(err)
 	}
 	req = c.request(next)
 	req.Owner = next // so that the key that is stored while it waits is not taken for its own
@@ -175,7 +175,7 @@ func holderKilled(t *lab.Trial, setup lab.Setup) {
 		t.Sleep(deadWork)
 		_ = other.Release(t.Context(), g.Lease) // the event log records its result
 	case !errors.Is(err, lock.ErrNotAcquired):
-		c.must(err)
+		c.Must(err)
 	}
 
 	evidence := c.fullEvidence()

@@ -89,7 +89,7 @@ func waitersArrive(t *lab.Trial, setup lab.Setup) {
 	processes := []*lockclient.Client{c.start("process-1"), c.start("process-2")}
 	c.observe()
 	first, err := processes[0].Acquire(t.Context(), c.request("holder"))
-	c.must(err)
+	c.Must(err)
 
 	visits := make([]visit, cmp.Or(setup.Buyers, waiterCount))
 	open, closeDoors := context.WithCancel(t.Context())
@@ -140,7 +140,7 @@ func (c *clients) visit(open context.Context, process *lockclient.Client, v *vis
 		v.at = time.Now().UnixNano()
 		return
 	}
-	c.must(err)
+	c.Must(err)
 	v.served = true
 	c.Sleep(cmp.Or(c.setup.Work, holdTime))
 	c.release(process, g.Lease)
@@ -152,7 +152,7 @@ func (c *clients) awaitWaiting(n int) {
 	store := c.Inspector(c.setup.Policy.Lock)
 	c.Until(fmt.Sprintf("%d in line", n), func() bool {
 		state, err := store.Inspect(c.Context(), c.key)
-		c.must(err)
+		c.Must(err)
 		return state.Waiting == lock.WaitingUnknown || state.Waiting >= n
 	})
 }
@@ -201,9 +201,7 @@ func (c *clients) drawOrder(evidence judge.Evidence, visits []visit, wrong []ove
 				served++
 			}
 		}
-		story.Summary = func(func(int64) i18n.Text) i18n.Text {
-			return i18n.F("%d buyers come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
-		}
+		story.Summary = i18n.F("%d buyers come, one after the other. %d of them get the lock, in that order: here are the first %d.", len(visits), served, shown)
 		c.Witness(witness.Tell(evidence, story))
 		return
 	}
@@ -227,16 +225,14 @@ func (c *clients) drawOrder(evidence judge.Evidence, visits []visit, wrong []ove
 
 func (c *clients) drawOvertaking(evidence judge.Evidence, kind finding.Kind, o overtaking) finding.Witness {
 	early, late := o.early, o.late
+	end := i18n.F("has to leave with nothing")
+	if early.served {
+		end = i18n.F("is served")
+	}
 	return witness.Tell(evidence, witness.Story{
 		Kind: kind, Key: c.key, Who: []string{early.who, late.who}, From: early.asked, To: early.at,
 		Wrong: []witness.Wrong{{Who: early.who, Span: finding.Waits, Mark: finding.Refuses}},
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			end := i18n.F("has to leave with nothing")
-			if early.served {
-				end = i18n.F("is served")
-			}
-			return i18n.F("%s comes at %s and %s at %s; %s is served at %s, and %s %s at %s.", i18n.Name(early.who), when(early.asked),
-				i18n.Name(late.who), when(late.asked), i18n.Name(late.who), when(late.at), i18n.Name(early.who), end, when(early.at))
-		},
+		Summary: i18n.F("%s comes at %s and %s at %s; %s is served at %s, and %s %s at %s.", i18n.Name(early.who), witness.At(early.asked),
+			i18n.Name(late.who), witness.At(late.asked), i18n.Name(late.who), witness.At(late.at), i18n.Name(early.who), end, witness.At(early.at)),
 	})
 }

@@ -39,7 +39,7 @@ type minting struct{ *shop }
 // mint mints an id in the lane of a process.
 func (s minting) mint(lane string, by order.IDs) int64 {
 	id, err := by.NextID(s.Context())
-	s.must(err)
+	s.Must(err)
 	s.step(lane, finding.Notes, i18n.F("mints id …%s", fmt.Sprintf("%06d", id%1_000_000)), false)
 	return id
 }
@@ -54,7 +54,7 @@ func (s minting) insert(lane string, user, id int64) {
 	if there {
 		s.step(s.engine, finding.Refuses, i18n.F("the id is there already"), true)
 	} else {
-		s.must(err)
+		s.Must(err)
 		s.mark(s.engine, finding.WritesStock, i18n.F("order of user %d", user), false)
 	}
 	s.acks = append(s.acks, judge.Ack{Order: id, User: user})
@@ -78,8 +78,8 @@ func oneMachineID(t *lab.Trial, setup lab.Setup) {
 			continue
 		}
 		leased, err := idworker.NewSonyflake(t.Context(), t.RedisClient(), idworker.Config{KeyPrefix: s.prefix(), Machines: 1})
-		s.must(err)
-		t.Cleanup(func() { s.must(leased.Close(context.WithoutCancel(t.Context()))) })
+		s.Must(err)
+		t.Cleanup(func() { s.Must(leased.Close(context.WithoutCancel(t.Context()))) })
 		by[i] = leased
 	}
 	first := s.mint(firstMinter, by[0])

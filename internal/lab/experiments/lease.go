@@ -57,8 +57,7 @@ func longHolder(t *lab.Trial, setup lab.Setup) {
 	s.observe()
 
 	const first, next = "buyer 1", "buyer 2"
-	g, err := s.acquire(slow, s.request(first))
-	s.must(err)
+	g := s.take(slow, s.request(first))
 	var sold lockclient.Sold
 	works := t.Go(func() {
 		var err error
@@ -66,7 +65,7 @@ func longHolder(t *lab.Trial, setup lab.Setup) {
 			Voucher: s.sale.Voucher, User: 1, Lease: g.Lease, IgnoreLoss: true,
 			Mode: setup.Policy.Stock, Unique: true, Pause: cmp.Or(setup.Work, longWork),
 		})
-		s.must(err)
+		s.Must(err)
 		_ = slow.Release(t.Context(), g.Lease) // fails if the lock was lost
 	})
 	t.Until("buyer 1 has read the stock", func() bool {

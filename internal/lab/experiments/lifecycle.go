@@ -2,7 +2,6 @@ package experiments
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"seckill/internal/lab/flawed"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/testbed"
 	"seckill/internal/lock"
 	"seckill/internal/order"
 	"seckill/internal/voucher"
@@ -53,7 +51,7 @@ func lifecycles() []comparison {
 		{text: "compensation-order", scenario: gateBeforeCommit, needs: realServers(), cases: []setupCase{
 			{id: "compensation-before-commit", setup: listed(flawed.GateFirst, own), breaks: kinds{finding.Oversold}},
 			{id: "compensation-after-commit", setup: own, holds: kinds{finding.Oversold, finding.PaidForNothing}},
-		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 20)}},
+		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 1, 20)}},
 	}
 }
 
@@ -87,8 +85,7 @@ const (
 	laneProvider = "provider"
 )
 
-func redisLane() finding.Lane   { return finding.Lane{Name: laneRedis, Role: finding.LockStore} }
-func mariaDBLane() finding.Lane { return finding.Lane{Name: laneMariaDB, Role: finding.Database} }
+func redisLane() finding.Lane { return finding.Lane{Name: laneRedis, Role: finding.LockStore} }
 
 // elapsed is the time on the axis. The mutex is held.
 func (l *timeline) elapsed() float64 {
@@ -140,16 +137,11 @@ func (l *timeline) witness(kind finding.Kind, summary i18n.Text) finding.Witness
 // moment is a time of a timeline in a sentence.
 func moment(ms float64) i18n.Text { return i18n.F("%.0f ms", ms) }
 
-// paidSale is a voucher that asks for payment, and its orders.
+// paidSale is a shop whose voucher asks for payment, and its orders.
 type paidSale struct {
-	*lab.Trial
-	*timeline
-	setup     lab.Setup
-	sale      *testbed.Sale
-	db        *database.DB
+	*shop
 	lifecycle *database.Lifecycle
-	programs  flawed.Orders // those with a mistake
-	provider  *provider     // nil without money
+	provider  *provider // nil without money
 	orders    []int64
 }
 
@@ -159,40 +151,25 @@ const (
 	amplePay = time.Hour
 )
 
-// newPaidSale puts a voucher with that stock on sale, in a database where nobody else looks for what is due. The lanes
-// are those of the picture.
+// newPaidSale puts a voucher with that stock on sale, in a database where nobody else looks for what is due.
 func newPaidSale(t *lab.Trial, setup lab.Setup, stock int, lanes ...finding.Lane) *paidSale {
-	db := t.OwnDB()
-	return &paidSale{
-		Trial: t, timeline: newTimeline(lanes...), setup: setup, db: db, lifecycle: db.Lifecycle(), programs: flawed.OpenOrders(db.RowPool()),
-		sale: t.SaleWithPayment(db, setup.Policy, int64(stock), lifecycleCents, amplePay),
-	}
-}
-
-func (s *paidSale) must(err error) {
-	if err != nil {
-		s.Fatalf("%w", err)
-	}
+	s := &paidSale{shop: openShop(t, setup, stock, lanes...)}
+	s.lifecycle = s.db.Lifecycle()
+	s.sale = t.SaleWithPayment(s.db, setup.Policy, int64(stock), lifecycleCents, amplePay)
+	return s
 }
 
 // newOrder is an order of a user that is to be paid within a time.
 func (s *paidSale) newOrder(user int64, within time.Duration) order.Order {
-	now := time.Now()
-	return order.Order{
-		ID: s.NextID(), VoucherID: s.sale.Voucher, UserID: user, Status: order.Unpaid, CreatedAt: now,
-		PayBy: now.Add(within), AmountCents: lifecycleCents,
-	}
+	o := s.shop.newOrder(user)
+	o.Status, o.PayBy, o.AmountCents = order.Unpaid, o.CreatedAt.Add(within), lifecycleCents
+	return o
 }
 
 // place places an order of a user, as the service does under the locked flow.
 func (s *paidSale) place(user int64, within time.Duration) (id int64) {
 	o := s.newOrder(user, within)
-	s.must(s.db.Orders().Transact(s.Context(), func(ctx context.Context, tx order.Tx) error {
-		if err := tx.Decrement(ctx, o.VoucherID); err != nil {
-			return err
-		}
-		return tx.Insert(ctx, o, true)
-	}))
+	s.Must(s.take(o))
 	s.orders = append(s.orders, o.ID)
 	return o.ID
 }
@@ -207,7 +184,7 @@ func (s *paidSale) placeAll(n int) (ids []int64) {
 
 func (s *paidSale) status(id int64) order.Status {
 	o, err := s.db.Orders().Order(s.Context(), id)
-	s.must(err)
+	s.Must(err)
 	return o.Status
 }
 
@@ -225,50 +202,42 @@ func (s *paidSale) untilAll(ids []int64, status order.Status) {
 
 // cancel cancels an order with the program of the setup, and reports whether that was refused.
 func (s *paidSale) cancel(id int64) (refused bool) {
-	if s.setup.Program == flawed.StateNotAsked {
-		s.must(s.programs.Cancel(s.Context(), id))
+	if s.program == flawed.StateNotAsked {
+		s.Must(s.programs.Cancel(s.Context(), id))
 		return false
 	}
 	_, err := s.lifecycle.Cancel(s.Context(), id)
 	if errors.Is(err, order.ErrNotCancellable) {
 		return true
 	}
-	s.must(err)
+	s.Must(err)
 	return false
 }
 
 // evidence is what the database and the provider have now.
 func (s *paidSale) evidence() judge.Evidence {
-	ev := judge.Evidence{Database: laneMariaDB, Books: &judge.Books{}}
-	audit, err := s.db.Orders().Audit(s.Context(), s.sale.Voucher)
-	s.must(err)
-	ev.Audit = &audit
+	ev := s.shop.evidence()
+	ev.Rows, ev.Books = nil, &judge.Books{}
 	rows, err := s.db.RowPool().QueryContext(s.Context(), `SELECT o.id, o.status, p.pay_by <= UTC_TIMESTAMP(6)
 		FROM orders o JOIN order_payments p ON p.order_id = o.id WHERE o.voucher_id = ? ORDER BY o.id`, s.sale.Voucher)
-	s.must(err)
+	s.Must(err)
 	defer rows.Close()
 	for rows.Next() {
 		var o judge.BookedOrder
-		s.must(rows.Scan(&o.ID, &o.Status, &o.Overdue))
+		s.Must(rows.Scan(&o.ID, &o.Status, &o.Overdue))
 		ev.Books.Orders = append(ev.Books.Orders, o)
 	}
-	s.must(rows.Err())
+	s.Must(rows.Err())
 	if s.provider != nil {
 		ev.Books.Payments = s.provider.books()
 	}
 	return ev
 }
 
-// finish draws the witness and judges: broken tells the anomaly, if the evidence shows that kind, and held how it was
-// prevented.
+// finish is that of the shop, with what the orders have.
 func (s *paidSale) finish(kind finding.Kind, broken, held func(found int, ev judge.Evidence) i18n.Text) {
 	ev := s.evidence()
-	if n := judge.Judge(ev).Anomalies[kind]; n > 0 {
-		s.Witness(s.witness(kind, broken(n, ev)))
-	} else {
-		s.Witness(s.witness("", held(n, ev)))
-	}
 	s.Measure(i18n.F("orders that have a unit"), float64(ev.Audit.Orders), i18n.Text{})
 	s.Measure(i18n.F("units on sale"), float64(ev.Audit.Stock), i18n.Text{})
-	s.Judge(ev)
+	s.conclude(ev, kind, broken, held)
 }

@@ -31,7 +31,7 @@ const (
 // away, and when it is back.
 func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifecycleBuyers)
-	s := newPaidSale(t, setup, n+2, actor(expirer), redisLane(), mariaDBLane())
+	s := newPaidSale(t, setup, n+2, actor(expirer), redisLane())
 	keys := t.OwnRedis("--notify-keyspace-events", "Ex").Client(t)
 	expire := s.listenForKeys
 	if setup.Program == "" {
@@ -39,7 +39,7 @@ func expiredWhileAway(t *lab.Trial, setup lab.Setup) {
 	}
 	placeShort := func() (id int64) {
 		id = s.place(int64(len(s.orders)+1), shortPay)
-		s.must(keys.Set(t.Context(), keyOfOrder(id), 1, shortPay).Err())
+		s.Must(keys.Set(t.Context(), keyOfOrder(id), 1, shortPay).Err())
 		return id
 	}
 	expires := func(id int64) { s.untilAll([]int64{id}, order.Expired) }
@@ -98,13 +98,13 @@ func (s *paidSale) listenForKeys(client *redis.Client) (stop func()) {
 	done := s.Go(func() {
 		for m := range messages {
 			if id, err := strconv.ParseInt(strings.TrimPrefix(m.Payload, "order:"), 10, 64); err == nil {
-				s.must(s.programs.Expire(s.Context(), id))
+				s.Must(s.programs.Expire(s.Context(), id))
 			}
 		}
 	})
 	s.Cleanup(func() { _ = listening.Close() })
 	return func() {
-		s.must(listening.Close())
+		s.Must(listening.Close())
 		done()
 	}
 }
@@ -115,7 +115,7 @@ func (s *paidSale) pollForDue() (stop func()) {
 	done := s.Go(func() {
 		for ctx.Err() == nil {
 			if _, err := s.lifecycle.ExpireDue(ctx, 100); err != nil && ctx.Err() == nil {
-				s.must(err)
+				s.Must(err)
 			}
 			select {
 			case <-time.After(duePoll):

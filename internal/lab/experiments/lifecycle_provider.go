@@ -51,12 +51,12 @@ func (s *paidSale) openProvider(b sandbox.Behaviour, handle func(ctx context.Con
 	p.box, err = sandbox.Open(s.Context(), sandbox.Config{
 		Addr: "127.0.0.1:0", APIKey: key, Secrets: []string{signing}, Behaviour: b, Log: slog.New(slog.DiscardHandler),
 	})
-	s.must(err)
-	s.Go(func() { s.must(p.box.Run(s.Context())) })
+	s.Must(err)
+	s.Go(func() { s.Must(p.box.Run(s.Context())) })
 	p.webhooks, err = payment.NewWebhooks(signing)
-	s.must(err)
+	s.Must(err)
 	p.client, err = payment.NewClient(payment.ClientConfig{URL: p.box.URL(), Key: key})
-	s.must(err)
+	s.Must(err)
 	s.Cleanup(p.client.Close)
 	p.payer = payment.NewProvider(p.client, "EUR")
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -76,7 +76,7 @@ func (p *provider) project() handler {
 		Webhooks: p.webhooks, Provider: p.payer, Lifecycle: settling{p.sale.lifecycle}, Store: p.sale.lifecycle,
 		Observer: unobserved{}, Log: slog.New(slog.DiscardHandler),
 	})
-	p.sale.must(err)
+	p.sale.Must(err)
 	p.sale.Go(func() { settlements.Run(p.sale.Context()) })
 	return settlements.Receive
 }
@@ -122,7 +122,7 @@ func (unobserved) Due(int)                      {}
 func (p *provider) listen(take handler) {
 	s := p.sale
 	listener, err := (&net.ListenConfig{}).Listen(s.Context(), "tcp", "127.0.0.1:0")
-	s.must(err)
+	s.Must(err)
 	p.receiver = "http://" + listener.Addr().String()
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -143,10 +143,10 @@ func (p *provider) listen(take handler) {
 	})}
 	s.Go(func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.must(err)
+			s.Must(err)
 		}
 	})
-	s.Cleanup(func() { s.must(server.Close()) })
+	s.Cleanup(func() { s.Must(server.Close()) })
 }
 
 // release delivers the webhooks that were held back, and all later ones.
@@ -165,21 +165,21 @@ func (p *provider) untilHandled(kind string, n int) {
 func (p *provider) pay(id int64) (paymentID string) {
 	s := p.sale
 	asked, err := s.lifecycle.PaymentOf(s.Context(), id)
-	s.must(err)
+	s.Must(err)
 	made, err := p.payer.Create(s.Context(), order.PaymentRequest{
 		Key: order.PaymentKey(id), OrderID: id, AmountCents: asked.AmountCents, PayBy: asked.PayBy,
 	})
-	s.must(err)
+	s.Must(err)
 	asked.ID, asked.URL = made.ID, made.URL
 	kept, err := s.lifecycle.KeepPayment(s.Context(), asked)
-	s.must(err)
+	s.Must(err)
 	form := strings.NewReader(url.Values{"decision": {"pay"}}.Encode())
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, kept.URL, form)
-	s.must(err)
+	s.Must(err)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := p.pages.Do(req)
-	s.must(err)
-	s.must(resp.Body.Close())
+	s.Must(err)
+	s.Must(resp.Body.Close())
 	if now := p.lookUp(kept.ID); now.Status != payment.StatusPaid {
 		s.Fatalf("the payment of order %d is %s", id, now.Status)
 	}
@@ -189,7 +189,7 @@ func (p *provider) pay(id int64) (paymentID string) {
 
 func (p *provider) lookUp(paymentID string) payment.Payment {
 	now, err := p.client.Payment(p.sale.Context(), paymentID)
-	p.sale.must(err)
+	p.sale.Must(err)
 	return now
 }
 

@@ -33,7 +33,7 @@ const (
 // buyers' money arrives.
 func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifecycleBuyers)
-	s := newPaidSale(t, setup, n, actor(cancelling), actor(webhooks), mariaDBLane())
+	s := newPaidSale(t, setup, n, actor(cancelling), actor(webhooks))
 	s.openProvider(sandbox.Behaviour{}, nil)
 	ids := s.placeAll(n)
 	for _, id := range ids {
@@ -75,22 +75,22 @@ func paidWhileCancelling(t *lab.Trial, setup lab.Setup) {
 // the work and before it has said so; then the queue gives the work to the second one.
 func cancelledAgain(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifecycleBuyers)
-	s := newPaidSale(t, setup, n, actor(processOne), actor(processTwo), redisLane(), mariaDBLane())
+	s := newPaidSale(t, setup, n, actor(processOne), actor(processTwo), redisLane())
 	ids := s.placeAll(n)
 	const beginning = "0"
 	ctx, queue := t.Context(), testbed.KeyPrefix+"lab:cancel:"+strconv.FormatInt(s.sale.Voucher, 10)
 	client := t.RedisClient()
-	t.Cleanup(func() { s.must(client.Del(context.WithoutCancel(ctx), queue).Err()) })
-	s.must(client.XGroupCreateMkStream(ctx, queue, "workers", beginning).Err())
+	t.Cleanup(func() { s.Must(client.Del(context.WithoutCancel(ctx), queue).Err()) })
+	s.Must(client.XGroupCreateMkStream(ctx, queue, "workers", beginning).Err())
 	for _, id := range ids {
-		s.must(client.XAdd(ctx, &redis.XAddArgs{Stream: queue, Values: map[string]any{"order": id}}).Err())
+		s.Must(client.XAdd(ctx, &redis.XAddArgs{Stream: queue, Values: map[string]any{"order": id}}).Err())
 	}
 
 	way := testkit.NewProxy(t, t.Redis().Addr())
 	first := redis.NewClient(&redis.Options{Addr: way.Addr(), MaxRetries: -1})
 	t.Cleanup(func() { _ = first.Close() })
 	work, err := first.XReadGroup(ctx, &redis.XReadGroupArgs{Group: "workers", Consumer: processOne, Streams: []string{queue, ">"}, Count: int64(n)}).Result()
-	s.must(err)
+	s.Must(err)
 	s.mark(processOne, finding.Notes, i18n.F("takes the work"), false)
 	s.work(work[0].Messages)
 	done := s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock %d", s.evidence().Audit.Stock), false)
@@ -106,13 +106,13 @@ func cancelledAgain(t *lab.Trial, setup lab.Setup) {
 	cut := s.mark(processOne, finding.Refuses, i18n.F("XACK: no connection"), false)
 
 	again, _, err := client.XAutoClaim(ctx, &redis.XAutoClaimArgs{Stream: queue, Group: "workers", Consumer: processTwo, Start: beginning, Count: int64(n)}).Result()
-	s.must(err)
+	s.Must(err)
 	s.mark(laneRedis, finding.Notes, i18n.F("gives the work out again"), false)
 	twice := s.mark(processTwo, finding.Notes, i18n.F("takes the work again"), false)
 	s.work(again)
 	ev := s.evidence()
 	s.mark(laneMariaDB, finding.WritesStock, i18n.F("stock %d", ev.Audit.Stock), ev.Audit.Stock > int64(n))
-	s.must(client.XAck(ctx, queue, "workers", entries...).Err())
+	s.Must(client.XAck(ctx, queue, "workers", entries...).Err())
 	s.finish(finding.ReturnedTwice, func(found int, ev judge.Evidence) i18n.Text {
 		return i18n.F("Process-1 has cancelled %d orders by %s, and cannot say so: without a connection its acknowledgement fails at %s. The queue gives the same work to "+
 			"process-2 at %s, and process-2 cancels the orders again. Of %d units %d are on sale: %d were returned twice.",
@@ -130,7 +130,7 @@ func (s *paidSale) work(entries []redis.XMessage) {
 	}
 	for _, e := range entries {
 		id, err := strconv.ParseInt(fmt.Sprint(e.Values["order"]), 10, 64)
-		s.must(err)
+		s.Must(err)
 		s.cancel(id)
 	}
 }
@@ -138,7 +138,7 @@ func (s *paidSale) work(entries []redis.XMessage) {
 // eventsComeTwice has the provider deliver each event twice, as one that has not seen the first answer does.
 func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifecycleBuyers)
-	s := newPaidSale(t, setup, n, actor(webhooks), mariaDBLane(), actor(laneProvider))
+	s := newPaidSale(t, setup, n, actor(webhooks), actor(laneProvider))
 	var handle func(context.Context, payment.Event) error
 	if setup.Program == flawed.EventNotRecorded {
 		handle = func(ctx context.Context, e payment.Event) error {
@@ -178,7 +178,7 @@ func eventsComeTwice(t *lab.Trial, setup lab.Setup) {
 // eventsComeReversed has the provider refund what was paid, and deliver its events in reverse order.
 func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifecycleBuyers)
-	s := newPaidSale(t, setup, n, actor(laneProvider), actor(webhooks), mariaDBLane())
+	s := newPaidSale(t, setup, n, actor(laneProvider), actor(webhooks))
 	var handle func(context.Context, payment.Event) error
 	if setup.Program == flawed.LatestEventWins {
 		handle = func(ctx context.Context, e payment.Event) error {
@@ -193,7 +193,7 @@ func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 	ids := s.placeAll(n)
 	for _, id := range ids {
 		one := s.provider.pay(id)
-		s.must(s.provider.refund(t.Context(), one))
+		s.Must(s.provider.refund(t.Context(), one))
 	}
 	s.mark(laneProvider, finding.Notes, i18n.F("was paid, and has given back"), false)
 	s.provider.release()
@@ -220,7 +220,7 @@ func eventsComeReversed(t *lab.Trial, setup lab.Setup) {
 func moneyComesLate(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Buyers, lifecycleBuyers)
 	const early, later = "first buyers", "second buyers"
-	s := newPaidSale(t, setup, n, actor(early), actor(later), actor(webhooks), mariaDBLane())
+	s := newPaidSale(t, setup, n, actor(early), actor(later), actor(webhooks))
 	var handle func(context.Context, payment.Event) error
 	if setup.Program == flawed.StockNotAsked {
 		handle = s.settleLate
@@ -284,19 +284,19 @@ var takeFromGate = redis.NewScript(`if tonumber(redis.call('GET', KEYS[1])) > 0 
 func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Stock, lifecycleBuyers)
 	const next = "next buyer"
-	s := newPaidSale(t, setup, n, actor(cancelling), actor(webhooks), actor(next), redisLane(), mariaDBLane())
+	s := newPaidSale(t, setup, n, actor(cancelling), actor(webhooks), actor(next), redisLane())
 	s.openProvider(sandbox.Behaviour{}, nil)
 	ctx, client, gate := t.Context(), t.RedisClient(), testbed.KeyPrefix+"lab:gate:"+strconv.FormatInt(s.sale.Voucher, 10)
-	t.Cleanup(func() { s.must(client.Del(context.WithoutCancel(ctx), gate).Err()) })
-	s.must(client.Set(ctx, gate, n, 0).Err())
+	t.Cleanup(func() { s.Must(client.Del(context.WithoutCancel(ctx), gate).Err()) })
+	s.Must(client.Set(ctx, gate, n, 0).Err())
 	buy := func(user int) (accepted bool) {
 		took, err := takeFromGate.Run(ctx, client, []string{gate}).Int()
-		s.must(err)
+		s.Must(err)
 		if took == 0 {
 			return false
 		}
 		o := s.newOrder(int64(user), amplePay)
-		s.must(s.programs.Accept(ctx, o))
+		s.Must(s.programs.Accept(ctx, o))
 		s.orders = append(s.orders, o.ID)
 		return true
 	}
@@ -305,7 +305,7 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 			t.Fatalf("buyer %d of %d was refused", user+1, n)
 		}
 	}
-	giveBack := func() { s.must(client.Incr(ctx, gate).Err()) }
+	giveBack := func() { s.Must(client.Incr(ctx, gate).Err()) }
 	s.mark(laneRedis, finding.Notes, i18n.F("stock 0"), false)
 
 	first := s.orders[0]
@@ -324,7 +324,7 @@ func gateBeforeCommit(t *lab.Trial, setup lab.Setup) {
 	case err == nil && setup.Program == "":
 		giveBack()
 	case !errors.Is(err, order.ErrNotCancellable):
-		s.must(err)
+		s.Must(err)
 	}
 	s.mark(cancelling, finding.Refuses, i18n.F("WHERE status = 'unpaid': 0 rows, rolled back"), false)
 	if buy(n + 1) {

@@ -101,19 +101,13 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 	c.warmUp(second)
 	samples := c.observeKeys(keys...)
 
-	g, err := first.Acquire(t.Context(), underKey(c.request(firstBuyer), one))
-	c.must(err)
-	var next lockclient.Grant
-	waits := t.Go(func() {
-		var err error
-		next, err = second.Acquire(t.Context(), underKey(c.request(secondBuyer), two))
-		c.must(err)
-	})
+	g := c.take(first, underKey(c.request(firstBuyer), one))
+	waits := c.startTaking(second, underKey(c.request(secondBuyer), two))
 	t.Until(secondBuyer+" to ask", func() bool { return slices.ContainsFunc(second.Events(), requestedBy(secondBuyer)) })
 	t.Sleep(cmp.Or(setup.Work, namedWork))
 	c.release(first, g.Lease)
 	done := time.Now().UnixNano()
-	waits()
+	next := waits()
 	t.Sleep(namedPause)
 	c.release(second, next.Lease)
 
@@ -121,17 +115,13 @@ func twoPrograms(t *lab.Trial, setup lab.Setup) {
 	t.Measure(i18n.F("the second one waited"), millis(next.Waited()), i18n.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(done, next.At),
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
-				one, when(g.At), when(next.Asked), when(next.At))
-		},
+		Summary: i18n.F("Both programs lock %s. Buyer 1 has it from %s on; buyer 2 asks at %s, waits, and has it at %s.",
+			one, witness.At(g.At), witness.At(next.Asked), witness.At(next.At)),
 	}
 	if n := judge.Judge(evidence).Anomalies[finding.Overlaps]; n > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
-				one, when(g.At), two, when(next.At))
-		}
+		story.Summary = i18n.F("Buyer 1 locks %s at %s. Buyer 2 locks %s for the same stock, and has it at %s, while buyer 1 works: neither program ever asks for the other's key.",
+			one, witness.At(g.At), two, witness.At(next.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)
@@ -155,13 +145,12 @@ func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	samples := c.observeKeys(keys...)
 
 	const book, film = "user 42, voucher 1", "user 42, voucher 2"
-	g, err := first.Acquire(t.Context(), underKey(c.request(book), one))
-	c.must(err)
+	g := c.take(first, underKey(c.request(book), one))
 	t.Sleep(cmp.Or(setup.Work, namedWork) / 2)
 	other, err := second.Acquire(t.Context(), underKey(c.request(film), two))
 	refused := errors.Is(err, lock.ErrNotAcquired)
 	if !refused {
-		c.must(err)
+		c.Must(err)
 	}
 	t.Sleep(cmp.Or(setup.Work, namedWork) / 2)
 	c.release(first, g.Lease)
@@ -172,20 +161,16 @@ func twoVouchers(t *lab.Trial, setup lab.Setup) {
 	evidence := c.asOneLock(samples(), keys...)
 	story := witness.Story{
 		Key: c.key, Who: []string{book, film}, From: g.Asked, To: other.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
-				one, when(g.At), two, when(other.At))
-		},
+		Summary: i18n.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 takes %s, at %s: the two do not meet.",
+			one, witness.At(g.At), two, witness.At(other.At)),
 	}
 	t.Found(finding.TurnedAway, 0)
 	if refused {
 		t.Found(finding.TurnedAway, 1)
 		story.Kind = finding.TurnedAway
 		story.Wrong = []witness.Wrong{{Who: film, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
-				one, when(g.At), when(other.At))
-		}
+		story.Summary = i18n.F("The user's order for voucher 1 holds %s from %s on. His order for voucher 2 asks for the same key, and is refused at %s: he is told that he has ordered already.",
+			one, witness.At(g.At), witness.At(other.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	if refused {

@@ -21,7 +21,7 @@ func lateHolderReturns(t *lab.Trial, setup lab.Setup) {
 	first, other := e.start("process-1"), e.start("process-2")
 	late := e.firstAcquires(first)
 	next, err := other.Acquire(e.Context(), e.request(secondBuyer)) // waits for the end of the lease
-	e.must(err)
+	e.Must(err)
 	e.release(first, late.Lease)
 	e.Sleep(overlapTime)
 	e.release(other, next.Lease)

@@ -69,27 +69,19 @@ func holderFarAway(t *lab.Trial, setup lab.Setup) {
 	c.observe()
 
 	const holder, waiter = "buyer 1", "buyer 2"
-	g, err := far.Acquire(t.Context(), c.request(holder))
-	c.must(err)
-	var next lockclient.Grant
-	waits := t.Go(func() {
-		var err error
-		next, err = near.Acquire(t.Context(), c.request(waiter))
-		c.must(err)
-	})
+	g := c.take(far, c.request(holder))
+	waits := c.startTaking(near, c.request(waiter))
 	c.workUntilLoss(far, g.Lease, cmp.Or(setup.Work, slowWork))
 	c.release(far, g.Lease)
-	waits()
+	next := waits()
 	t.Sleep(slowRoundTrip)
 	c.release(near, next.Lease)
 
 	evidence := c.evidence()
 	story := witness.Story{
 		Key: c.key, Who: []string{holder, waiter}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 gets the lock at %s, over a network that takes %d ms there and back, and holds it for the whole of its work; buyer 2 gets it at %s.",
-				when(g.At), slowRoundTrip.Milliseconds(), when(next.At))
-		},
+		Summary: i18n.F("Buyer 1 gets the lock at %s, over a network that takes %d ms there and back, and holds it for the whole of its work; buyer 2 gets it at %s.",
+			witness.At(g.At), slowRoundTrip.Milliseconds(), witness.At(next.At)),
 	}
 	alarms := falseAlarms(evidence.Events, far.Name())
 	t.Found(finding.FalseAlarms, len(alarms))
@@ -99,13 +91,11 @@ func holderFarAway(t *lab.Trial, setup lab.Setup) {
 		story.Kind = finding.FalseAlarms
 		story.To = max(next.At, told)
 		story.Wrong = []witness.Wrong{{Who: holder, Mark: finding.Told}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			if setup.Watchdog-g.Waited() > slowRoundTrip {
-				return i18n.F("Buyer 1 gets the lock at %s. A renewal is not answered in time: at %s it is told, and at %s buyer 2 has the lock.",
-					when(g.At), when(told), when(next.At))
-			}
-			return i18n.F("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. No renewal can be answered in what is left: at %s it is told, and at %s buyer 2 has the lock.",
-				when(g.Asked), when(g.At), g.Waited().Milliseconds(), setup.Watchdog.Milliseconds(), when(told), when(next.At))
+		story.Summary = i18n.F("Buyer 1 asks at %s and has its answer at %s, when %d of the %d ms of its lease are gone. No renewal can be answered in what is left: at %s it is told, and at %s buyer 2 has the lock.",
+			witness.At(g.Asked), witness.At(g.At), g.Waited().Milliseconds(), setup.Watchdog.Milliseconds(), witness.At(told), witness.At(next.At))
+		if setup.Watchdog-g.Waited() > slowRoundTrip {
+			story.Summary = i18n.F("Buyer 1 gets the lock at %s. A renewal is not answered in time: at %s it is told, and at %s buyer 2 has the lock.",
+				witness.At(g.At), witness.At(told), witness.At(next.At))
 		}
 	}
 	t.Witness(witness.Tell(evidence, story))
@@ -145,8 +135,7 @@ func replyIsLost(t *lab.Trial, setup lab.Setup) {
 	over()
 	req = c.request(next)
 	req.Owner = next
-	g, err := other.Acquire(t.Context(), req)
-	c.must(err)
+	g := c.take(other, req)
 	t.Sleep(givesUp / 3)
 	c.release(other, g.Lease)
 
@@ -161,10 +150,8 @@ func replyIsLost(t *lab.Trial, setup lab.Setup) {
 	then.Grace = cleanedBy / 2
 	story := witness.Story{
 		Key: c.key, Who: []string{first, next}, From: lost.Asked, To: g.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Redis has the key from %s on, and buyer 1, whose reply is lost, gives up at %s; the network is well again, the key goes at %s, and buyer 2 gets the lock at %s.",
-				when(taken), when(lost.At), when(min(freed, g.At)), when(g.At)) // the key is only looked at now and then
-		},
+		Summary: i18n.F("Redis has the key from %s on, and buyer 1, whose reply is lost, gives up at %s; the network is well again, the key goes at %s, and buyer 2 gets the lock at %s.",
+			witness.At(taken), witness.At(lost.At), witness.At(min(freed, g.At)), witness.At(g.At)), // the key is only looked at now and then
 	}
 	if judge.Judge(then).Anomalies[finding.StuckKeys] > 0 {
 		story.Kind = finding.StuckKeys

@@ -74,7 +74,7 @@ func (s *ownServers) addServerAt(name string, server *testkit.RedisServer, addr 
 // observeServer samples what a server stores under the key.
 func (s *ownServers) observeServer(name string, server *testkit.RedisServer) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
-	s.Cleanup(func() { s.must(client.Close()) })
+	s.Cleanup(func() { s.Must(client.Close()) })
 	s.observed = append(s.observed, &observedServer{server: name, Observer: s.Observe(s.singleInspector(client), s.key)})
 }
 
@@ -82,13 +82,13 @@ func (s *ownServers) observeServer(name string, server *testkit.RedisServer) {
 func (s *ownServers) singleInspector(client *redis.Client) lock.Inspector {
 	if s.usesNodes() {
 		one, err := quorum.New(s.setup.Policy.Lock, 1, []quorum.Client{client}, quorum.Config{Prefix: testbed.KeyPrefix})
-		s.must(err)
-		s.Cleanup(func() { s.must(one.Close()) })
+		s.Must(err)
+		s.Cleanup(func() { s.Must(one.Close()) })
 		return one
 	}
 	set := s.Lockers(lockers.Servers{Redis: client}, lockers.Config{Prefix: testbed.KeyPrefix})
 	locker, err := set.Locker(s.setup.Policy.Lock)
-	s.must(err)
+	s.Must(err)
 	inspector, ok := locker.(lock.Inspector)
 	if !ok {
 		s.Fatalf("%s does not say who holds a key", s.setup.Policy.Lock)
@@ -165,8 +165,7 @@ const firstBuyer, secondBuyer = "buyer 1", "buyer 2"
 
 // firstAcquires makes the first buyer take the lock.
 func (s *ownServers) firstAcquires(first *lockclient.Client) lockclient.Grant {
-	g, err := first.Acquire(s.Context(), s.request(firstBuyer))
-	s.must(err)
+	g := s.take(first, s.request(firstBuyer))
 	s.Sleep(overlapTime / 3)
 	return g
 }
@@ -177,7 +176,7 @@ func (s *ownServers) secondTries(first *lockclient.Client, held lockclient.Grant
 	g, err := second.Acquire(s.Context(), s.request(secondBuyer))
 	refused := errors.Is(err, lock.ErrNotAcquired)
 	if !refused {
-		s.must(err)
+		s.Must(err)
 	}
 	tried := g
 	s.Sleep(overlapTime)
@@ -186,8 +185,7 @@ func (s *ownServers) secondTries(first *lockclient.Client, held lockclient.Grant
 	if refused {
 		again := s.request(secondBuyer)
 		again.Wait = retryWait
-		g, err = second.Acquire(s.Context(), again)
-		s.must(err)
+		g = s.take(second, again)
 	}
 	s.Sleep(overlapTime / 2)
 	s.release(second, g.Lease)
@@ -197,10 +195,8 @@ func (s *ownServers) secondTries(first *lockclient.Client, held lockclient.Grant
 		s.Measure(i18n.F("the second buyer was refused after"), millis(tried.Waited()), i18n.F("ms"))
 		s.Witness(witness.Tell(evidence, witness.Story{
 			Key: s.key, Who: []string{firstBuyer, secondBuyer}, From: held.Asked, To: g.At,
-			Summary: func(when func(int64) i18n.Text) i18n.Text {
-				return i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, tries again when buyer 1 is done, and gets it at %s.",
-					when(held.At), when(tried.At), when(g.At))
-			},
+			Summary: i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, tries again when buyer 1 is done, and gets it at %s.",
+				witness.At(held.At), witness.At(tried.At), witness.At(g.At)),
 		}))
 	} else {
 		s.Measure(i18n.F("both believed to hold it"), millis(time.Duration(done-g.At)), i18n.F("ms"))

@@ -61,7 +61,7 @@ func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
 	c.observe()
 	const first, next = "request 1", "request 2"
 	work, err := process.Panic(t.Context(), lockclient.Panic{Acquire: c.request(first), Deferred: setup.Deferred, Hold: working})
-	c.must(err)
+	c.Must(err)
 	if work.Panic == "" {
 		t.Fatalf("the work did not panic")
 	}
@@ -78,7 +78,7 @@ func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
 		t.Sleep(panickingWork)
 		c.release(other, g.Lease)
 	case !errors.Is(err, lock.ErrNotAcquired):
-		c.must(err)
+		c.Must(err)
 	}
 
 	evidence := c.evidence()
@@ -89,10 +89,8 @@ func panicking(t *lab.Trial, setup lab.Setup, grace time.Duration) {
 	if err == nil {
 		t.Witness(witness.Tell(evidence, witness.Story{
 			Key: c.key, Who: []string{first, next}, From: work.Asked, To: g.At,
-			Summary: func(when func(int64) i18n.Text) i18n.Text {
-				return i18n.F("Request 1 gets the lock at %s and panics %d ms later; the release on the panic's way up gives it back, and request 2 gets it at %s.",
-					when(work.At), working.Milliseconds(), when(g.At))
-			},
+			Summary: i18n.F("Request 1 gets the lock at %s and panics %d ms later; the release on the panic's way up gives it back, and request 2 gets it at %s.",
+				witness.At(work.At), working.Milliseconds(), witness.At(g.At)),
 		}))
 	}
 	t.Judge(evidenceWhenDue(evidence, next, gone.At+int64(grace+almostAtOnce)))

@@ -18,8 +18,8 @@ func buyers(usual, least, most int) lab.Parameter {
 }
 
 // stock is how many units are on sale, if the setup does not say.
-func stock(usual, most int) lab.Parameter {
-	return lab.CountParameter("stock", i18n.F("units on sale"), 1, most,
+func stock(usual, least, most int) lab.Parameter {
+	return lab.CountParameter("stock", i18n.F("units on sale"), least, most,
 		func(s lab.Setup) int { return cmp.Or(s.Stock, usual) }, func(s *lab.Setup, n int) { s.Stock = n })
 }
 

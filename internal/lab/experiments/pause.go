@@ -42,7 +42,7 @@ func pauseParameters() []lab.Parameter {
 		lease(500*time.Millisecond, 5*time.Second),
 		lab.DurationParameter("pause", i18n.F("how long buyer 1's process is paused"), 10*time.Millisecond, 10*time.Second,
 			func(s lab.Setup) time.Duration { return s.Pause }, func(s *lab.Setup, d time.Duration) { s.Pause = d }).Named("0s", shown),
-		stock(pauseStock, 10),
+		stock(pauseStock, 1, 10),
 	}
 }
 
@@ -78,10 +78,9 @@ func pausedHolder(t *lab.Trial, setup lab.Setup) {
 	s.observe()
 
 	const first, next, last = "buyer 1", "buyer 2", "buyer 3"
-	g, err := s.acquire(pausing, s.request(first))
-	s.must(err)
+	g := s.take(pausing, s.request(first))
 	looked, err := pausing.Read(t.Context(), lockclient.Read{Voucher: s.sale.Voucher, Lease: g.Lease, IgnoreLoss: true})
-	s.must(err)
+	s.Must(err)
 	t.Sleep(step)
 	pausing.Pause()
 	stopped := time.Now().UnixNano()
@@ -98,7 +97,7 @@ func pausedHolder(t *lab.Trial, setup lab.Setup) {
 		Tx: looked.Tx, Mode: setup.Policy.Stock, Stock: looked.Stock - 1, Version: looked.Version, Order: s.sale.Voucher, User: 1, Unique: true,
 	})
 	if !isRefusal(late) {
-		s.must(late)
+		s.Must(late)
 	}
 	t.Sleep(step)
 	_ = pausing.Release(t.Context(), g.Lease) // fails if the lock was lost

@@ -130,10 +130,8 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: append([]string{firstBuyer}, late...), From: before.Asked, To: last.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
-				when(before.At), len(nodes), isAre(killed, len(nodes)-alive), when(last.At))
-		},
+		Summary: i18n.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed. The others still grant the lock to buyer 2 and buyer 3, the last time at %s.",
+			witness.At(before.At), len(nodes), isAre(killed, len(nodes)-alive), witness.At(last.At)),
 	}
 	if len(refused) > 0 {
 		story.Kind = finding.Unavailable
@@ -141,12 +139,10 @@ func oneNodeDies(t *lab.Trial, setup lab.Setup) {
 		for _, who := range refused[1:] {
 			both = i18n.F("%s and to %s", both, i18n.Name(who))
 		}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			if len(nodes) == 1 {
-				return i18n.F("Buyer 1 gets the lock at %s and releases it. Then the only server is killed, and the lock is unavailable to %s, though nobody holds it.", when(before.At), both)
-			}
-			return i18n.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed: the lock is unavailable to %s, though nobody holds it.",
-				when(before.At), len(nodes), isAre(killed, len(nodes)-alive), both)
+		story.Summary = i18n.F("Buyer 1 gets the lock at %s and releases it. Of %d nodes, %s killed: the lock is unavailable to %s, though nobody holds it.",
+			witness.At(before.At), len(nodes), isAre(killed, len(nodes)-alive), both)
+		if len(nodes) == 1 {
+			story.Summary = i18n.F("Buyer 1 gets the lock at %s and releases it. Then the only server is killed, and the lock is unavailable to %s, though nobody holds it.", witness.At(before.At), both)
 		}
 		for _, who := range refused {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: who, Mark: finding.Refuses})
@@ -172,12 +168,12 @@ func (e *ownServers) tryOnce(at *lockclient.Client, who string) (g lockclient.Gr
 	if errors.Is(err, lock.ErrUnavailable) {
 		return g, false
 	}
-	e.must(err)
+	e.Must(err)
 	e.Sleep(overlapTime / 3)
 	e.Until("enough nodes to take the release in time", func() bool {
 		err := at.Release(e.Context(), g.Lease)
 		if !errors.Is(err, lock.ErrUnavailable) {
-			e.must(err)
+			e.Must(err)
 		}
 		return err == nil
 	})
@@ -290,18 +286,12 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 	e.warmUp(first)
 	e.warmUp(other)
 
-	g, err := e.acquire(first, e.request(firstBuyer))
-	e.must(err)
+	g := e.take(first, e.request(firstBuyer))
 	t.Fault(i18n.F("clocks 2 and 3 run %.1f %% too fast", float64(setup.Drift)/10))
-	var later lockclient.Grant
-	waits := t.Go(func() {
-		var err error
-		later, err = e.acquire(other, e.request(secondBuyer))
-		e.must(err)
-	})
+	waits := e.startTaking(other, e.request(secondBuyer))
 	told := e.workUntilLoss(first, g.Lease, setup.Policy.TTL())
 	e.release(first, g.Lease)
-	waits()
+	later := waits()
 	t.Sleep(overlapTime)
 	e.release(other, later.Lease)
 
@@ -312,17 +302,13 @@ func twoClocksDrift(t *lab.Trial, setup lab.Setup) {
 	t.Measure(i18n.F("the second buyer was let in after it"), millis(time.Duration(later.At-g.At)), i18n.F("ms"))
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: max(later.At, told),
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
-				setup.Policy.LockTTLMS, when(g.At), when(told), when(later.At))
-		},
+		Summary: i18n.F("Buyer 1 has the lock for %d ms from %s on, and is told at %s that it has to stop. The fast nodes give the lock to buyer 2 at %s, later than that.",
+			setup.Policy.LockTTLMS, witness.At(g.At), witness.At(told), witness.At(later.At)),
 	}
 	if told == 0 || later.At < told {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
-				setup.Policy.LockTTLMS, when(g.At), when(later.At))
-		}
+		story.Summary = i18n.F("Buyer 1 has the lock for %d ms from %s on, and by its own clock it still has it at %s. For the fast nodes the lease is over by then: they give the lock to buyer 2.",
+			setup.Policy.LockTTLMS, witness.At(g.At), witness.At(later.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)

@@ -56,7 +56,7 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 			req := c.request(fmt.Sprintf("reader %d", i+1))
 			req.Shared = c.hasReaders()
 			g, err := processes[i%len(processes)].Acquire(t.Context(), req)
-			c.must(err)
+			c.Must(err)
 			read()
 			c.release(processes[i%len(processes)], g.Lease)
 		}))
@@ -76,14 +76,10 @@ func readTogether(t *lab.Trial, setup lab.Setup) {
 	for _, r := range done {
 		story.Who = append(story.Who, r.who)
 	}
-	story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-		return i18n.F("All %d readers ask at once, and at %s all of them are in.", readers, when(last))
-	}
+	story.Summary = i18n.F("All %d readers ask at once, and at %s all of them are in.", readers, witness.At(last))
 	if len(needless) > 0 {
 		story.Kind = finding.NeedlessWaits
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, when(last))
-		}
+		story.Summary = i18n.F("All %d readers ask at once, and are let in one by one, each when the one before has gone: the last one at %s.", readers, witness.At(last))
 		for _, r := range needless {
 			story.Wrong = append(story.Wrong, witness.Wrong{Who: r.who, Span: finding.Waits})
 		}
@@ -199,8 +195,7 @@ func (c *clients) comeAndGo(process *lockclient.Client, who string, closed *atom
 	req := c.request(who)
 	req.Shared = c.hasReaders()
 	for !closed.Load() {
-		g, err := process.Acquire(c.Context(), req)
-		c.must(err)
+		g := c.take(process, req)
 		c.Sleep(readTime)
 		c.release(process, g.Lease)
 		c.Sleep(restTime)
@@ -213,9 +208,7 @@ func (c *clients) acquireQueued(client *lockclient.Client, req lockclient.Acquir
 	var answered atomic.Bool
 	asks := c.Go(func() {
 		defer answered.Store(true)
-		var err error
-		g, err = client.Acquire(c.Context(), req)
-		c.must(err)
+		g = c.take(client, req)
 	})
 	if inspector := c.Inspector(req.Lock); inspector != nil {
 		c.Until("the request waits or has an answer", func() bool {
@@ -262,10 +255,8 @@ func (c *clients) drawTurns(evidence judge.Evidence, all []reading, writer lockc
 			waiting++
 		}
 	}
-	story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-		return i18n.F("The writer waits from %s on and is alone from %s on. When it leaves, the %d readers that are waiting come in together.",
-			when(writer.Asked), when(writer.At), waiting)
-	}
+	story.Summary = i18n.F("The writer waits from %s on and is alone from %s on. When it leaves, the %d readers that are waiting come in together.",
+		witness.At(writer.Asked), witness.At(writer.At), waiting)
 	c.Witness(witness.Tell(withReadersNamed(evidence), story))
 }
 

@@ -98,10 +98,9 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	g, err := far.Acquire(t.Context(), e.request(firstBuyer))
 	refused := errors.Is(err, lock.ErrUnavailable)
 	if !refused {
-		e.must(err)
+		e.Must(err)
 	}
-	next, err := near.Acquire(t.Context(), e.request(secondBuyer))
-	e.must(err)
+	next := e.take(near, e.request(secondBuyer))
 	t.Sleep(overlapTime)
 	if !refused {
 		e.release(far, g.Lease)
@@ -112,17 +111,13 @@ func slowNodesGrant(t *lab.Trial, setup lab.Setup) {
 	t.Measure(i18n.F("buyer 1 was answered after"), millis(g.Waited()), i18n.F("ms"))
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 asks for a lease of %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
-				setup.Policy.LockTTLMS, when(g.At), when(next.At))
-		},
+		Summary: i18n.F("Buyer 1 asks for a lease of %d ms. The answers of the nodes take longer than that: at %s it is told that it does not have the lock, and buyer 2 gets it at %s.",
+			setup.Policy.LockTTLMS, witness.At(g.At), witness.At(next.At)),
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 asks for a lease of %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
-				setup.Policy.LockTTLMS, when(g.At), g.Waited().Milliseconds(), when(next.At))
-		}
+		story.Summary = i18n.F("Buyer 1 asks for a lease of %d ms. The last node has answered at %s, after %d ms, and buyer 1 takes the lock; on most nodes it has expired by then, and at %s buyer 2 gets it, too.",
+			setup.Policy.LockTTLMS, witness.At(g.At), g.Waited().Milliseconds(), witness.At(next.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)
@@ -141,7 +136,7 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 	g, err := process.Acquire(t.Context(), req)
 	late := errors.Is(err, context.DeadlineExceeded)
 	if !late {
-		e.must(err)
+		e.Must(err)
 		t.Sleep(overlapTime / 3)
 		_ = process.Release(t.Context(), g.Lease) // one node does not answer; the event log records its result
 	}
@@ -151,19 +146,15 @@ func oneNodeHangs(t *lab.Trial, setup lab.Setup) {
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: before.Asked, To: g.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
-				when(before.At), when(g.Asked), when(g.At))
-		},
+		Summary: i18n.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, and the two others grant it the lock at %s.",
+			witness.At(before.At), witness.At(g.Asked), witness.At(g.At)),
 	}
 	if late {
 		t.Found(finding.Unavailable, 1)
 		story.Kind = finding.Unavailable
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
-				when(before.At), when(g.Asked), when(g.At))
-		}
+		story.Summary = i18n.F("Buyer 1 gets the lock at %s. Then node 1 hangs. Buyer 2 asks at %s, waits for node 1, and gives up at %s; nodes 2 and 3 are well, and were not asked in time.",
+			witness.At(before.At), witness.At(g.Asked), witness.At(g.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)
@@ -180,8 +171,7 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 
 	ways[2].BlackholeReplies()
 	over := t.Fault(i18n.F("node 3's replies to process-1 are lost"))
-	g, err := e.acquire(first, e.request(firstBuyer))
-	e.must(err)
+	g := e.take(first, e.request(firstBuyer))
 	ways[2].Reset()
 	over()
 	t.Sleep(overlapTime / 3)
@@ -193,7 +183,7 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	next, err := second.Acquire(t.Context(), e.request(secondBuyer))
 	refused := errors.Is(err, lock.ErrNotAcquired) || errors.Is(err, lock.ErrUnavailable)
 	if !refused {
-		e.must(err)
+		e.Must(err)
 		t.Sleep(overlapTime / 3)
 		e.release(second, next.Lease)
 	}
@@ -201,20 +191,16 @@ func grantIsNotHeard(t *lab.Trial, setup lab.Setup) {
 	evidence := e.evidence()
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: next.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
-				when(released), when(next.At))
-		},
+		Summary: i18n.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on all three. Node 1 is killed, and at %s buyer 2 gets the lock from nodes 2 and 3.",
+			witness.At(released), witness.At(next.At)),
 	}
 	t.Found(finding.LockedOut, 0)
 	if refused {
 		t.Found(finding.LockedOut, 1)
 		story.Kind = finding.LockedOut
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
-				when(released), when(next.At))
-		}
+		story.Summary = i18n.F("Node 3 grants buyer 1 the lock, and its reply is lost. Buyer 1 has it by the two others, and releases it at %s on these two. Node 1 is killed, and at %s buyer 2 is refused: node 3 still has buyer 1's key.",
+			witness.At(released), witness.At(next.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	j := judge.Judge(evidence)
@@ -246,7 +232,7 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 	refused := errors.Is(err, lock.ErrNotAcquired)
 	ended := time.Now().UnixNano()
 	if !refused {
-		e.must(err)
+		e.Must(err)
 		t.Sleep(overlapTime / 3)
 		e.release(second, next.Lease)
 	}
@@ -255,19 +241,15 @@ func diesAmongNodes(t *lab.Trial, setup lab.Setup) {
 	t.Found(finding.StuckKeys, 0)
 	story := witness.Story{
 		Key: e.key, Who: []string{firstBuyer, secondBuyer}, From: asked, To: ended,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 asks for a lease of %d ms. All three nodes have its key, and two have told it so, when its process dies at %s. The keys expire, and buyer 2 gets the lock at %s.",
-				setup.Policy.LockTTLMS, when(died), when(ended))
-		},
+		Summary: i18n.F("Buyer 1 asks for a lease of %d ms. All three nodes have its key, and two have told it so, when its process dies at %s. The keys expire, and buyer 2 gets the lock at %s.",
+			setup.Policy.LockTTLMS, witness.At(died), witness.At(ended)),
 	}
 	if refused {
 		t.Found(finding.StuckKeys, 1)
 		story.Kind = finding.StuckKeys
 		story.Wrong = []witness.Wrong{{Who: secondBuyer, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 asks for a lease of %d ms. All three nodes have its key, and two have told it so, when its process dies at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, though nobody holds the lock.",
-				setup.Policy.LockTTLMS, when(died), when(ended), time.Duration(ended-died).Milliseconds())
-		}
+		story.Summary = i18n.F("Buyer 1 asks for a lease of %d ms. All three nodes have its key, and two have told it so, when its process dies at %s. The keys stay there, and at %s buyer 2 gives up: %d ms after the death, though nobody holds the lock.",
+			setup.Policy.LockTTLMS, witness.At(died), witness.At(ended), time.Duration(ended-died).Milliseconds())
 	}
 	t.Witness(witness.Tell(e.evidence(), story))
 }

@@ -44,8 +44,7 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 	const outer, inner, next = "outer call", "inner call", "next order"
 	both := c.request(outer)
 	both.Owner = outer
-	held, err := process.Acquire(t.Context(), both)
-	c.must(err)
+	held := c.take(process, both)
 	var again lockclient.Grant
 	calls := t.Go(func() {
 		var err error
@@ -53,14 +52,13 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 			t.Sleep(nestedWork)
 			c.release(process, again.Lease)
 		} else if !errors.Is(err, lock.ErrNotAcquired) {
-			c.must(err)
+			c.Must(err)
 		}
 		c.release(process, held.Lease)
 	})
 	req := c.request(next)
 	req.Wait = 10 * max(innerWait, setup.Policy.Wait())
-	g, err := other.Acquire(t.Context(), req)
-	c.must(err)
+	g := c.take(other, req)
 	calls()
 	t.Sleep(nestedWork)
 	c.release(other, g.Lease)
@@ -72,18 +70,14 @@ func nestedCall(t *lab.Trial, setup lab.Setup) {
 	t.Measure(i18n.F("the next order waited"), millis(g.Waited()), i18n.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{outer, inner, next}, From: held.Asked, To: g.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("The outer call gets the lock at %s, and the inner one gets in beside it at once, as the same owner; both give it back, and the next order has it at %s.",
-				when(held.At), when(g.At))
-		},
+		Summary: i18n.F("The outer call gets the lock at %s, and the inner one gets in beside it at once, as the same owner; both give it back, and the next order has it at %s.",
+			witness.At(held.At), witness.At(g.At)),
 	}
 	if len(waits) > 0 {
 		story.Kind = finding.Deadlocks
 		story.Wrong = []witness.Wrong{{Who: inner, Span: finding.Waits, Mark: finding.Refuses}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("The outer call gets the lock at %s; from %s to %s the inner one waits for it, and so for its own caller, which waits for the inner one; only then, at %s, the next order gets in.",
-				when(held.At), when(again.Asked), when(again.At), when(g.At))
-		}
+		story.Summary = i18n.F("The outer call gets the lock at %s; from %s to %s the inner one waits for it, and so for its own caller, which waits for the inner one; only then, at %s, the next order gets in.",
+			witness.At(held.At), witness.At(again.Asked), witness.At(again.At), witness.At(g.At))
 	}
 	shown := evidence
 	shown.Events = separateInner(evidence.Events, held, again, inner)

@@ -9,7 +9,6 @@ import (
 	"seckill/internal/lab/flawed"
 	"seckill/internal/lab/i18n"
 	"seckill/internal/lab/judge"
-	"seckill/internal/lab/lockclient"
 	"seckill/internal/lab/testbed"
 	"seckill/internal/lab/witness"
 )
@@ -67,26 +66,19 @@ func nestLeases(t *lab.Trial, setup lab.Setup, at nesting) {
 	c.observe()
 	req := c.request(outer)
 	req.Owner = "order 1" // of both calls
-	g, err := process.Acquire(t.Context(), req)
-	c.must(err)
-	var later lockclient.Grant
-	waits := t.Go(func() {
-		var err error
-		later, err = other.Acquire(t.Context(), c.request(next))
-		c.must(err)
-	})
+	g := c.take(process, req)
+	waits := c.startTaking(other, c.request(next))
 	t.Until(next+" to ask", func() bool { return slices.ContainsFunc(other.Events(), requestedBy(next)) })
 
 	c.sleepUntil(g.At, at.inner)
 	req.TTL = setup.Inner
-	inner, err := process.Acquire(t.Context(), req)
-	c.must(err)
+	inner := c.take(process, req)
 	c.sleepUntil(g.At, at.left)
 	c.release(process, inner.Lease)
 	left := time.Now().UnixNano()
 	c.sleepUntil(g.At, at.done)
 	c.release(process, g.Lease)
-	waits()
+	later := waits()
 	t.Sleep(overlapTime)
 	c.release(other, later.Lease)
 
@@ -98,18 +90,14 @@ func nestLeases(t *lab.Trial, setup lab.Setup, at nesting) {
 			{Who: outer, At: inner.At, Kind: finding.Notes, Label: i18n.F("inner call: lease %d ms", setup.Inner.Milliseconds())},
 			{Who: outer, At: left, Kind: finding.Notes, Label: i18n.F("inner call is done")},
 		},
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Order 1 asks for %d ms, and its inner call at %s for %d ms. The inner call is done at %s, order 1 keeps the lock to its end, and order 2 gets it at %s.",
-				setup.Policy.LockTTLMS, when(inner.At), setup.Inner.Milliseconds(), when(left), when(later.At))
-		},
+		Summary: i18n.F("Order 1 asks for %d ms, and its inner call at %s for %d ms. The inner call is done at %s, order 1 keeps the lock to its end, and order 2 gets it at %s.",
+			setup.Policy.LockTTLMS, witness.At(inner.At), setup.Inner.Milliseconds(), witness.At(left), witness.At(later.At)),
 	}
 	if judge.Look(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
 		story.Wrong = []witness.Wrong{{Who: next, Span: finding.Held}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Order 1 asks for %d ms, and its inner call at %s for %d ms. The inner call is done at %s. At %s the lease that it has set is over, and order 2 gets the lock, while order 1 works on.",
-				setup.Policy.LockTTLMS, when(inner.At), setup.Inner.Milliseconds(), when(left), when(later.At))
-		}
+		story.Summary = i18n.F("Order 1 asks for %d ms, and its inner call at %s for %d ms. The inner call is done at %s. At %s the lease that it has set is over, and order 2 gets the lock, while order 1 works on.",
+			setup.Policy.LockTTLMS, witness.At(inner.At), setup.Inner.Milliseconds(), witness.At(left), witness.At(later.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)

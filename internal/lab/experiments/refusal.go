@@ -62,7 +62,7 @@ func refusedBuyersGo(t *lab.Trial, setup lab.Setup) {
 			b.in = true
 			inside++
 		case !errors.Is(err, lock.ErrNotAcquired):
-			c.must(err)
+			c.Must(err)
 		}
 		b.Grant = g
 		t.Sleep(refusedStep)
@@ -81,18 +81,14 @@ func refusedBuyersGo(t *lab.Trial, setup lab.Setup) {
 	one, two, three := all[0], all[1], all[2]
 	story := witness.Story{
 		Key: c.key, Who: []string{one.who, two.who, three.who}, From: one.Asked, To: three.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and buyer 3 at %s: buyer 1's lock is still there.",
-				when(one.At), when(two.At), when(three.At))
-		},
+		Summary: i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and buyer 3 at %s: buyer 1's lock is still there.",
+			witness.At(one.At), witness.At(two.At), witness.At(three.At)),
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
 		story.Moments = []witness.Moment{{Who: two.who, At: two.At, Kind: finding.Deletes, Label: i18n.F("deletes buyer 1's lock"), Wrong: true}}
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and its finally block deletes buyer 1's lock. Buyer 3 comes, finds no lock, and is let in at %s beside buyer 1.",
-				when(one.At), when(two.At), when(three.At))
-		}
+		story.Summary = i18n.F("Buyer 1 gets the lock at %s. Buyer 2 is refused at %s, and its finally block deletes buyer 1's lock. Buyer 3 comes, finds no lock, and is let in at %s beside buyer 1.",
+			witness.At(one.At), witness.At(two.At), witness.At(three.At))
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)

@@ -46,14 +46,8 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	other := c.start("process-2")
 	c.observe()
 
-	g, err := holder.Acquire(t.Context(), c.request(firstBuyer))
-	c.must(err)
-	var later lockclient.Grant
-	waits := t.Go(func() {
-		var err error
-		later, err = other.Acquire(t.Context(), c.request(secondBuyer))
-		c.must(err)
-	})
+	g := c.take(holder, c.request(firstBuyer))
+	waits := c.startTaking(other, c.request(secondBuyer))
 	c.sleepUntil(g.At, cutAfter)
 	way.Cut()
 	over := t.Fault(i18n.F("process-1 cannot reach Redis"))
@@ -63,9 +57,9 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	restored := time.Now().UnixNano()
 	c.sleepUntil(g.At, outlivesLease)
 	told, err := holder.Told(t.Context(), g.Lease)
-	c.must(err)
+	c.Must(err)
 	c.release(holder, g.Lease)
-	waits()
+	later := waits()
 	t.Sleep(namedPause)
 	c.release(other, later.Lease)
 
@@ -74,21 +68,17 @@ func renewalFails(t *lab.Trial, setup lab.Setup) {
 	t.Measure(i18n.F("buyer 2 was let in after buyer 1's grant"), millis(time.Duration(later.At-g.At)), i18n.F("ms"))
 	story := witness.Story{
 		Key: c.key, Who: []string{firstBuyer, secondBuyer}, From: g.Asked, To: later.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1 has the lock from %s on. A renewal fails; the network is well again at %s, the next renewal succeeds, and buyer 2 gets the lock at %s, when buyer 1 has released it.",
-				when(g.At), when(restored), when(later.At))
-		},
+		Summary: i18n.F("Buyer 1 has the lock from %s on. A renewal fails; the network is well again at %s, the next renewal succeeds, and buyer 2 gets the lock at %s, when buyer 1 has released it.",
+			witness.At(g.At), witness.At(restored), witness.At(later.At)),
 	}
 	if judge.Judge(evidence).Anomalies[finding.Overlaps] > 0 {
 		story.Kind = finding.Overlaps
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			ignorance := i18n.F("Nobody tells buyer 1")
-			if told > 0 {
-				ignorance = i18n.F("Buyer 1 is told at %s", when(told))
-			}
-			return i18n.F("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
-				when(g.At), when(restored), when(later.At), ignorance)
+		ignorance := i18n.F("Nobody tells buyer 1")
+		if told > 0 {
+			ignorance = i18n.F("Buyer 1 is told at %s", witness.At(told))
 		}
+		story.Summary = i18n.F("Buyer 1 has the lock from %s on. A renewal fails, and none follows, though the network is well again at %s. The lease ends, and at %s buyer 2 is let in. %s.",
+			witness.At(g.At), witness.At(restored), witness.At(later.At), ignorance)
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)

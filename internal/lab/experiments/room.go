@@ -101,9 +101,9 @@ func openRoom(t *lab.Trial, setup lab.Setup, stock, processes int, lanes ...find
 func (r *waitingRoom) forget(ctx context.Context) {
 	client := r.RedisClient()
 	found, err := client.Keys(ctx, r.keys+"*").Result()
-	r.must(err)
+	r.Must(err)
 	if len(found) > 0 {
-		r.must(client.Unlink(ctx, found...).Err())
+		r.Must(client.Unlink(ctx, found...).Err())
 	}
 }
 
@@ -134,7 +134,7 @@ func (r *waitingRoom) open() {
 	for i, service := range r.instances {
 		r.Until(fmt.Sprintf("process-%d to know the draw", i+1), func() bool {
 			a, err := service.Look(r.Context(), room.Query{VoucherID: r.sale.Voucher})
-			r.must(err)
+			r.Must(err)
 			return a.Drawn >= 0
 		})
 	}
@@ -143,14 +143,14 @@ func (r *waitingRoom) open() {
 // enter gives a user a ticket.
 func (r *waitingRoom) enter(at int, user int64) (ticket string) {
 	a, err := r.instances[at%len(r.instances)].Enter(r.Context(), room.Entry{VoucherID: r.sale.Voucher, UserID: user})
-	r.must(err)
+	r.Must(err)
 	return a.Ticket
 }
 
 // look looks with a ticket.
 func (r *waitingRoom) look(at int, user int64, ticket string, claims bool) room.Answer {
 	a, err := r.instances[at%len(r.instances)].Look(r.Context(), room.Query{VoucherID: r.sale.Voucher, Ticket: ticket, User: user, Claims: claims})
-	r.must(err)
+	r.Must(err)
 	return a
 }
 
@@ -192,7 +192,7 @@ func botAtTheDoor(t *lab.Trial, setup lab.Setup) {
 		var err error
 		if setup.Program == flawed.FirstCome {
 			places[v.user], err = r.queue.Place(t.Context(), v.user)
-			r.must(err)
+			r.Must(err)
 		} else {
 			tickets[v.user] = r.enter(0, v.user)
 		}
@@ -242,7 +242,7 @@ func admittedAtOnce(t *lab.Trial, setup lab.Setup) {
 			window := flawed.OpenWindow(t.RedisClient(), r.keys+"window", roomRate, func() time.Time { return clock })
 			for range visitors {
 				ok, err := window.Admit(t.Context())
-				r.must(err)
+				r.Must(err)
 				if ok {
 					admitted[i]++
 				}
@@ -273,11 +273,11 @@ func (r *waitingRoom) claimAll(visitors int) (most [2]int) {
 	const passFor, born = time.Hour, "lab"
 	client, id, all := r.RedisClient(), r.sale.Voucher, int64(2*visitors)
 	processes := [2]*ledger.Ledger{ledger.New(client, r.keys, 16), ledger.New(client, r.keys, 16)}
-	r.must(processes[0].Restore(r.Context(), id, born, room.Record{Drawn: 0}, passFor))
+	r.Must(processes[0].Restore(r.Context(), id, born, room.Record{Drawn: 0}, passFor))
 	numbers := make([]int64, all)
 	for user := range all {
 		ticket, err := processes[user%2].Ticket(r.Context(), room.TicketCall{VoucherID: id, UserID: user + 1, Shown: -1, Reserved: all, Keep: passFor})
-		r.must(err)
+		r.Must(err)
 		numbers[user] = ticket.Number
 	}
 	type issue struct{ at, by int64 }
@@ -292,7 +292,7 @@ func (r *waitingRoom) claimAll(visitors int) (most [2]int) {
 				VoucherID: id, UserID: user + 1, Number: numbers[user], Rate: roomRate, PassFor: passFor,
 				Stock: room.Stock{Left: 10 * all, Born: born}, Keep: passFor,
 			})
-			r.must(err)
+			r.Must(err)
 			if claimed.Verdict == room.Passed {
 				issued = append(issued, issue{claimed.Until, int64(by)})
 				next[by] += 2
@@ -338,7 +338,7 @@ func passIsShared(t *lab.Trial, setup lab.Setup) {
 	}
 	r.step(firstBuyer, finding.Notes, i18n.F("gets a pass"), false)
 	v, err := r.Voucher(t.Context(), r.sale.Voucher)
-	r.must(err)
+	r.Must(err)
 	var ordered []string
 	for user := int64(1); user <= friends; user++ {
 		if setup.Program == flawed.BearerPass {
@@ -348,7 +348,7 @@ func passIsShared(t *lab.Trial, setup lab.Setup) {
 		} else if r.instances[0].Use(t.Context(), v, user, pass, fmt.Sprint("request ", user)) != nil {
 			continue
 		}
-		r.must(r.take(r.newOrder(user)))
+		r.Must(r.take(r.newOrder(user)))
 		ordered = append(ordered, fmt.Sprint(user))
 	}
 	if !slices.Contains(ordered, "1") {
@@ -381,7 +381,7 @@ func roomForgets(t *lab.Trial, setup lab.Setup) {
 			var err error
 			if setup.Program == flawed.FirstCome {
 				to[user-1], err = r.queue.Place(t.Context(), user)
-				r.must(err)
+				r.Must(err)
 			} else {
 				to[user-1] = r.look(i, user, tickets[user-1], false).Position
 			}
@@ -390,7 +390,7 @@ func roomForgets(t *lab.Trial, setup lab.Setup) {
 	for i := range tickets {
 		if setup.Program == flawed.FirstCome {
 			_, err := r.queue.Place(t.Context(), int64(i)+1)
-			r.must(err)
+			r.Must(err)
 		} else {
 			tickets[i] = r.enter(i, int64(i)+1)
 		}

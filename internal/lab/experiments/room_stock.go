@@ -32,7 +32,7 @@ func soldOutAhead(t *lab.Trial, setup lab.Setup) {
 		for i := range places {
 			var err error
 			places[i], err = r.queue.Place(t.Context(), int64(i)+1)
-			r.must(err)
+			r.Must(err)
 		}
 	} else {
 		r.open()
@@ -43,7 +43,7 @@ func soldOutAhead(t *lab.Trial, setup lab.Setup) {
 	}
 	r.step(lanePeople, finding.Notes, i18n.F("%d wait", n), false)
 	for i := range roomStock {
-		r.must(r.take(r.newOrder(int64(n + i + 1))))
+		r.Must(r.take(r.newOrder(int64(n + i + 1))))
 	}
 	r.ordersOf()
 	soldOut := r.step(laneRedis, finding.Notes, i18n.F("sold out"), false)
@@ -143,7 +143,7 @@ func (r *waitingRoom) sellWithHolds() (called int64, bought map[int64]bool) {
 		}
 		for place := before + 1; place <= called; place++ {
 			if stays(place) {
-				r.must(r.take(r.newOrder(place)))
+				r.Must(r.take(r.newOrder(place)))
 				holds.Ordered(place)
 				bought[place] = true
 			}
@@ -161,7 +161,7 @@ func (r *waitingRoom) sellWithPasses() (called int64, bought map[int64]bool) {
 		tickets[i] = r.enter(i, int64(i)+1)
 	}
 	v, err := r.Voucher(r.Context(), r.sale.Voucher)
-	r.must(err)
+	r.Must(err)
 	for began := time.Now(); len(bought) < roomStock && time.Since(began) < leaversSale; r.Sleep(apart) {
 		for i, ticket := range tickets {
 			user := int64(i) + 1
@@ -177,8 +177,8 @@ func (r *waitingRoom) sellWithPasses() (called int64, bought map[int64]bool) {
 				continue
 			}
 			service, request := r.instances[i%len(r.instances)], fmt.Sprint("request ", user)
-			r.must(service.Use(r.Context(), v, user, a.Pass, request))
-			r.must(r.take(r.newOrder(user)))
+			r.Must(service.Use(r.Context(), v, user, a.Pass, request))
+			r.Must(r.take(r.newOrder(user)))
 			service.Done(r.Context(), v, a.Pass, request, true)
 			bought[user] = true
 		}

@@ -37,7 +37,7 @@ func sales() []comparison {
 			},
 		}, parameters: []lab.Parameter{
 			sellingLocks(), scopes(), stockModes(voucher.StockUnguarded, voucher.StockConditional, voucher.StockVersion),
-			fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(60, 1, 300), stock(10, 300),
+			fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(60, 1, 300), stock(10, 1, 300),
 		}},
 		{text: "local-lock", scenario: severalProcesses(10, 40), cases: []setupCase{
 			{
@@ -49,7 +49,7 @@ func sales() []comparison {
 				holds: kinds{finding.Oversold, finding.LostUpdates, finding.LostOrders, finding.Overlaps},
 			},
 		}, parameters: []lab.Parameter{
-			sellingLocks(), processes(), fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(40, 1, 300), stock(10, 300),
+			sellingLocks(), processes(), fixedLease(20*time.Millisecond, 10*time.Second), workInside(2 * time.Second), buyers(40, 1, 300), stock(10, 1, 300),
 		}},
 		{text: "unique-index", scenario: everyUserThreeTimes, cases: []setupCase{
 			{id: "no-unique-index", setup: withoutLock(false), breaks: kinds{finding.DuplicateOrders}},
@@ -59,7 +59,7 @@ func sales() []comparison {
 			{id: "try-once", setup: queueing("reentrant", 0), breaks: kinds{finding.TurnedAway}},
 			{id: "wait-and-be-woken", setup: queueing("reentrant", patience), holds: kinds{finding.TurnedAway, finding.Oversold}},
 		}, parameters: []lab.Parameter{
-			waitLimit(0, patience), workInside(500 * time.Millisecond), buyers(60, 1, 300), stock(30, 300),
+			waitLimit(0, patience), workInside(500 * time.Millisecond), buyers(60, 1, 300), stock(30, 1, 300),
 		}},
 		{text: "waiting-cost", scenario: countCommands, needs: realServers(), cases: []setupCase{
 			{id: "polling-costs", setup: queueing("lua", patience), breaks: kinds{finding.ExcessCommands}},

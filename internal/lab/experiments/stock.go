@@ -35,41 +35,36 @@ func stocks() []comparison {
 			{id: "count-for-each-line", setup: listed(flawed.CountThenInsert, own), breaks: kinds{finding.Oversold}, scenario: twoLines, partner: "take-for-each-line"},
 			{id: "take-then-insert", setup: own, holds: kinds{finding.Oversold}},
 			{id: "take-for-each-line", setup: own, holds: kinds{finding.Oversold}, scenario: twoLines, partner: "count-for-each-line"},
-		}, parameters: []lab.Parameter{stock(lastOf, 50)}},
+		}, parameters: []lab.Parameter{stock(lastOf, 1, 50)}},
 		{text: "stock-before-user", scenario: oneUserAndOthers, needs: inRedis, cases: []setupCase{
 			{id: "stock-before-user", setup: listed(flawed.StockBeforeUser, own), breaks: kinds{finding.Undersold}},
 			{id: "user-in-database", setup: listed(flawed.UserInDatabase, own), breaks: kinds{finding.Undersold}},
 			{id: "user-and-stock-at-once", setup: own, holds: kinds{finding.Undersold, finding.Oversold, finding.DuplicateOrders}},
-		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 2, 50,
-			func(s lab.Setup) int { return cmp.Or(s.Stock, gateStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		}, parameters: []lab.Parameter{stock(gateStock, 2, 50)}},
 		{text: "message-apart", scenario: cutBeforeMessage, needs: inRedis, cases: []setupCase{
 			{id: "message-apart", setup: listed(flawed.MessageApart, own), breaks: kinds{finding.LostOrders, finding.LostStock}},
 			{id: "message-in-script", setup: own, holds: kinds{finding.LostOrders, finding.LostStock, finding.Oversold}},
-		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 20)}},
+		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 1, 20)}},
 		{text: "skip-locked", scenario: lastUnitsInHand, needs: []testbed.Server{testbed.Database}, cases: []setupCase{
 			{id: "locked-is-sold", setup: listed(flawed.LockedIsSold, withStock(voucher.StockUnits, own)), breaks: kinds{finding.Undersold}},
 			{id: "locked-is-waited-for", setup: withStock(voucher.StockUnits, own), holds: kinds{finding.Undersold, finding.Oversold}},
-		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 6)}},
+		}, parameters: []lab.Parameter{stock(lifecycleBuyers, 1, 6)}},
 		{text: "stranded-stock", scenario: crowdAtCounters, cases: []setupCase{
 			{id: "stranded-stock", setup: listed(flawed.OwnCounter, withStock(voucher.StockRows, own)), breaks: kinds{finding.Undersold}},
 			{id: "all-counters", setup: withStock(voucher.StockRows, own), holds: kinds{finding.Undersold, finding.Oversold}},
-		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 16, 64,
-			func(s lab.Setup) int { return cmp.Or(s.Stock, counterStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		}, parameters: []lab.Parameter{stock(counterStock, 16, 64)}},
 		{text: "group-of-orders", scenario: twoGroups, cases: []setupCase{
 			{id: "one-for-all", setup: listed(flawed.OneForAll, withStock(voucher.StockGrouped, own)), breaks: kinds{finding.Undersold}},
 			{id: "each-its-own", setup: withStock(voucher.StockGrouped, own), holds: kinds{finding.Undersold, finding.Oversold, finding.DuplicateOrders}},
-		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 4, 100,
-			func(s lab.Setup) int { return cmp.Or(s.Stock, groupStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		}, parameters: []lab.Parameter{stock(groupStock, 4, 100)}},
 		{text: "stock-written", scenario: refilledWhileSelling, cases: []setupCase{
 			{id: "stock-written", setup: listed(flawed.StockWritten, own), breaks: kinds{finding.Oversold}},
 			{id: "stock-added", setup: own, holds: kinds{finding.Oversold}},
-		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 2, 50,
-			func(s lab.Setup) int { return cmp.Or(s.Stock, refillStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		}, parameters: []lab.Parameter{stock(refillStock, 2, 50)}},
 		{text: "paused-in-redis", scenario: pausedAndRestarted, needs: inRedis, cases: []setupCase{
 			{id: "paused-in-redis", setup: listed(flawed.PausedInRedis, own), breaks: kinds{finding.SoldWhilePaused}},
 			{id: "paused-in-database", setup: own, holds: kinds{finding.SoldWhilePaused, finding.Oversold}},
-		}, parameters: []lab.Parameter{lab.CountParameter("stock", i18n.F("units on sale"), 2, 50,
-			func(s lab.Setup) int { return cmp.Or(s.Stock, refillStock) }, func(s *lab.Setup, n int) { s.Stock = n })}},
+		}, parameters: []lab.Parameter{stock(refillStock, 2, 50)}},
 	}
 }
 
@@ -112,20 +107,20 @@ type shop struct {
 
 // newShop puts a voucher with that stock on sale. The database's lane is the last one of the picture.
 func newShop(t *lab.Trial, setup lab.Setup, stock int, lanes ...finding.Lane) *shop {
+	s := openShop(t, setup, stock, lanes...)
+	s.sale = t.SaleIn(s.db, setup.Policy, int64(stock))
+	return s
+}
+
+// openShop is newShop without a sale.
+func openShop(t *lab.Trial, setup lab.Setup, stock int, lanes ...finding.Lane) *shop {
 	db, engine := t.AnyDB(), laneMariaDB
 	if db.Engine() == "sqlite" {
 		engine = "SQLite"
 	}
 	return &shop{
 		Trial: t, timeline: newTimeline(append(lanes, finding.Lane{Name: engine, Role: finding.Database})...), program: setup.Program,
-		sale: t.SaleIn(db, setup.Policy, int64(stock)), db: db,
-		programs: flawed.OpenOrders(db.Pools()["readers"]), engine: engine, stock: stock,
-	}
-}
-
-func (s *shop) must(err error) {
-	if err != nil {
-		s.Fatalf("%w", err)
+		db: db, programs: flawed.OpenOrders(db.Pools()["readers"]), engine: engine, stock: stock,
 	}
 }
 
@@ -173,11 +168,11 @@ func (s *shop) place(users ...int64) (placed bool) {
 		orders = append(orders, s.newOrder(user))
 	}
 	if s.program == flawed.CountThenInsert {
-		s.must(s.programs.Append(s.Context(), orders...))
+		s.Must(s.programs.Append(s.Context(), orders...))
 	} else if err := s.take(orders...); errors.Is(err, voucher.ErrSoldOut) {
 		return false
 	} else {
-		s.must(err)
+		s.Must(err)
 	}
 	return true
 }
@@ -186,7 +181,7 @@ func (s *shop) place(users ...int64) (placed bool) {
 func (s *shop) left() int {
 	if s.program == flawed.CountThenInsert {
 		n, err := s.programs.Left(s.Context(), s.sale.Voucher)
-		s.must(err)
+		s.Must(err)
 		return n
 	}
 	return int(s.evidence().Audit.Stock)
@@ -194,18 +189,8 @@ func (s *shop) left() int {
 
 // evidence is what the database holds, and what buyers were told.
 func (s *shop) evidence() judge.Evidence {
-	audit, err := s.db.Orders().Audit(s.Context(), s.sale.Voucher)
-	s.must(err)
-	ev := judge.Evidence{Database: s.engine, Audit: &audit, Rows: []order.Order{}, Acks: s.acks, Refused: s.refused}
-	rows, err := s.db.Pools()["readers"].QueryContext(s.Context(), "SELECT id, user_id FROM orders WHERE voucher_id = ?", s.sale.Voucher)
-	s.must(err)
-	defer rows.Close()
-	for rows.Next() {
-		var o order.Order
-		s.must(rows.Scan(&o.ID, &o.UserID))
-		ev.Rows = append(ev.Rows, o)
-	}
-	s.must(rows.Err())
+	ev := s.sale.Evidence()
+	ev.Acks, ev.Refused = s.acks, s.refused
 	return ev
 }
 
@@ -218,9 +203,13 @@ func (s *shop) step(lane string, kind finding.MarkKind, label i18n.Text, wrong b
 	return s.mark(lane, kind, label, wrong)
 }
 
-// finish draws the witness and judges, as [paidSale.finish] does.
+// finish draws the witness and judges: broken tells the anomaly, if the evidence shows that kind, and held how it was
+// prevented.
 func (s *shop) finish(kind finding.Kind, broken, held func(found int, ev judge.Evidence) i18n.Text) {
-	ev := s.evidence()
+	s.conclude(s.evidence(), kind, broken, held)
+}
+
+func (s *shop) conclude(ev judge.Evidence, kind finding.Kind, broken, held func(found int, ev judge.Evidence) i18n.Text) {
 	if n := judge.Judge(ev).Anomalies[kind]; n > 0 {
 		s.Witness(s.witness(kind, broken(n, ev)))
 	} else {
@@ -238,7 +227,7 @@ func (s *shop) ordersOf() {
 // sellAllButOne sells to others, so that one unit is left.
 func (s *shop) sellAllButOne() {
 	for i := range s.stock - 1 {
-		s.must(s.take(s.newOrder(int64(101 + i))))
+		s.Must(s.take(s.newOrder(int64(101 + i))))
 	}
 }
 

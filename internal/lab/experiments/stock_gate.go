@@ -32,8 +32,8 @@ func newGateShop(t *lab.Trial, setup lab.Setup, stock int, client *redis.Client,
 	s.refused = []int64{}
 	s.name = testbed.KeyPrefix + "lab:gate:" + strconv.FormatInt(s.sale.Voucher, 10)
 	s.gate = flawed.OpenGate(client, s.name)
-	t.Cleanup(func() { s.must(s.gate.Close(context.WithoutCancel(t.Context()))) })
-	s.must(s.gate.Open(t.Context(), stock))
+	t.Cleanup(func() { s.Must(s.gate.Close(context.WithoutCancel(t.Context()))) })
+	s.Must(s.gate.Open(t.Context(), stock))
 	return s
 }
 
@@ -65,7 +65,7 @@ func (s *gateShop) askAs(users ...int64) (accepted, soldOut int) {
 			soldOut++
 			s.refused = append(s.refused, user)
 		default:
-			s.must(err)
+			s.Must(err)
 			accepted++
 		}
 	}
@@ -74,7 +74,7 @@ func (s *gateShop) askAs(users ...int64) (accepted, soldOut int) {
 
 // work writes what was accepted. The unique index refuses a user's second order.
 func (s *gateShop) work() (written int) {
-	s.must(s.gate.Work(s.Context(), func(user, id int64) error {
+	s.Must(s.gate.Work(s.Context(), func(user, id int64) error {
 		o := s.newOrder(user)
 		o.ID = id
 		switch err := s.take(o); {
@@ -92,7 +92,7 @@ func (s *gateShop) work() (written int) {
 // inRedis draws the stock in Redis, which should be least or more.
 func (s *gateShop) inRedis(least int) (left int) {
 	left, err := s.gate.Left(s.Context())
-	s.must(err)
+	s.Must(err)
 	left = max(0, left) // a DECR that finds nothing leaves less than nothing
 	s.mark(laneRedis, finding.Notes, i18n.F("stock %d", left), left < least)
 	return left
@@ -153,7 +153,7 @@ func cutBeforeMessage(t *lab.Trial, setup lab.Setup) {
 
 	s.step(firstBuyer, finding.Notes, i18n.F("orders"), false)
 	_, err := first.Accept(t.Context(), mine, send)
-	s.must(err)
+	s.Must(err)
 	s.step(processOne, finding.Notes, i18n.F("takes a unit"), false)
 	s.inRedis(0)
 	way.Cut()
@@ -175,9 +175,9 @@ func cutBeforeMessage(t *lab.Trial, setup lab.Setup) {
 	for user := int64(2); user <= int64(n); user++ {
 		o := s.newOrder(user)
 		id, err := s.gate.Accept(t.Context(), o, send)
-		s.must(err)
+		s.Must(err)
 		if !send {
-			s.must(s.gate.Send(t.Context(), o))
+			s.Must(s.gate.Send(t.Context(), o))
 		}
 		s.acks = append(s.acks, judge.Ack{Order: id, User: user})
 	}

@@ -39,7 +39,7 @@ func twoGroups(t *lab.Trial, setup lab.Setup) {
 		}
 		return placed
 	}
-	s.must(s.take(s.newOrder(1)))
+	s.Must(s.take(s.newOrder(1)))
 	s.mark(s.engine, finding.Notes, i18n.F("stock %d; user 1 has an order", n-1), false)
 	inOne := group(one, 1, n/2+1) // user 1 orders once more
 	inTwo := group(two, 101, n)
@@ -56,7 +56,7 @@ func twoGroups(t *lab.Trial, setup lab.Setup) {
 func (s *shop) placeGroup(orders []order.Order) (placed int) {
 	if s.program == flawed.OneForAll {
 		if err := s.programs.PlaceTogether(s.Context(), orders); err != nil { // whatever it is, it is the answer to all of them
-			s.must(s.Context().Err())
+			s.Must(s.Context().Err())
 			for _, o := range orders {
 				s.refused = append(s.refused, o.UserID)
 			}
@@ -75,7 +75,7 @@ func (s *shop) placeGroup(orders []order.Order) (placed int) {
 			case errors.Is(err, voucher.ErrSoldOut) || errors.Is(err, order.ErrAlreadyOrdered):
 				s.refused = append(s.refused, o.UserID)
 			default:
-				s.must(err)
+				s.Must(err)
 				placed++
 			}
 		}))

@@ -93,7 +93,7 @@ func (s *shop) takeAndFail(unit int64, taken chan<- struct{}, decline <-chan str
 		}
 	})
 	if !errors.Is(err, errDeclined) {
-		s.must(err)
+		s.Must(err)
 		s.Fatalf("an order was placed whose payment is declined")
 	}
 }
@@ -125,7 +125,7 @@ func (s *shop) buyFromParts(o order.Order) (placed bool) {
 	if errors.Is(err, voucher.ErrSoldOut) {
 		return false
 	}
-	s.must(err)
+	s.Must(err)
 	return true
 }
 

@@ -68,10 +68,8 @@ func drawRetries(t *lab.Trial, evidence judge.Evidence) {
 	first, last := most[0], most[len(most)-1]
 	t.Witness(witness.Tell(evidence, witness.Story{
 		Key: last.Under.Key, Who: []string{last.By.Who}, From: first.Began, To: last.Ended.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("%s is refused %d times, each time because another buyer has changed the version that it read. It reads again, and has a unit at %s. All together %d orders took %d attempts.",
-				i18n.Name(last.By.Who), len(most)-1, when(last.Ended.At), evidence.Audit.Orders, attempts)
-		},
+		Summary: i18n.F("%s is refused %d times, each time because another buyer has changed the version that it read. It reads again, and has a unit at %s. All together %d orders took %d attempts.",
+			i18n.Name(last.By.Who), len(most)-1, witness.At(last.Ended.At), evidence.Audit.Orders, attempts),
 	}))
 }
 
@@ -96,11 +94,9 @@ func drawConflict(t *lab.Trial, evidence judge.Evidence) {
 		}
 		w := witness.Tell(evidence, witness.Story{
 			Kind: finding.Undersold, Key: tx.Under.Key, Who: []string{first.By.Who, tx.By.Who}, From: min(first.Began, tx.Began), To: tx.Ended.At,
-			Summary: func(when func(int64) i18n.Text) i18n.Text {
-				return i18n.F("%s and %s both read version %d; %s writes first, at %s, and %s is refused at %s. It is told that the service is busy, as are %d others; at the end %d units are left.",
-					i18n.Name(first.By.Who), i18n.Name(tx.By.Who), version, i18n.Name(first.By.Who), when(first.Ended.At),
-					i18n.Name(tx.By.Who), when(tx.Ended.At), len(evidence.Refused)-1, evidence.Audit.Stock)
-			},
+			Summary: i18n.F("%s and %s both read version %d; %s writes first, at %s, and %s is refused at %s. It is told that the service is busy, as are %d others; at the end %d units are left.",
+				i18n.Name(first.By.Who), i18n.Name(tx.By.Who), version, i18n.Name(first.By.Who), witness.At(first.Ended.At),
+				i18n.Name(tx.By.Who), witness.At(tx.Ended.At), len(evidence.Refused)-1, evidence.Audit.Stock),
 		})
 		for _, lane := range w.Lanes {
 			for i, m := range lane.Marks {

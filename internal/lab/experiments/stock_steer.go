@@ -18,7 +18,7 @@ const administrator = "administrator"
 // change changes the sale as the service does.
 func (s *shop) change(c voucher.Change) {
 	_, err := s.db.Vouchers().ChangeVoucher(s.Context(), s.sale.Voucher, 0, c, time.Now())
-	s.must(err)
+	s.Must(err)
 }
 
 // refilledWhileSelling adds units to a sale. Between reading the stock and writing it some are sold.
@@ -34,7 +34,7 @@ func refilledWhileSelling(t *lab.Trial, setup lab.Setup) {
 			if errors.Is(err, voucher.ErrSoldOut) {
 				return
 			}
-			s.must(err)
+			s.Must(err)
 		}
 	}
 	more, before := n/2, n/2
@@ -46,7 +46,7 @@ func refilledWhileSelling(t *lab.Trial, setup lab.Setup) {
 	s.mark(s.engine, finding.WritesStock, i18n.F("stock %d", s.evidence().Audit.Stock), false)
 	var wrote float64
 	if s.program == flawed.StockWritten {
-		s.must(s.programs.WriteStock(t.Context(), s.sale.Voucher, seen.Stock+int64(more), seen.InitialStock+int64(more)))
+		s.Must(s.programs.WriteStock(t.Context(), s.sale.Voucher, seen.Stock+int64(more), seen.InitialStock+int64(more)))
 		wrote = s.step(administrator, finding.WritesStock, i18n.F("writes %d", seen.Stock+int64(more)), true)
 	} else {
 		s.change(voucher.Change{AddStock: int64(more), By: voucher.Author{Name: "lab"}})
@@ -77,7 +77,7 @@ func pausedAndRestarted(t *lab.Trial, setup lab.Setup) {
 		for range many {
 			user++
 			if _, err := s.gate.Accept(t.Context(), s.newOrder(user), true); !errors.Is(err, voucher.ErrPaused) {
-				s.must(err)
+				s.Must(err)
 				accepted++
 			}
 		}
@@ -91,7 +91,7 @@ func pausedAndRestarted(t *lab.Trial, setup lab.Setup) {
 		on := true
 		s.change(voucher.Change{Paused: &on, By: voucher.Author{Name: "lab"}})
 	}
-	s.must(s.gate.Pause(t.Context()))
+	s.Must(s.gate.Pause(t.Context()))
 	paused := s.step(administrator, finding.Notes, i18n.F("pauses the sale"), false)
 	if setup.Program == "" {
 		s.mark(s.engine, finding.WritesStock, i18n.F("paused"), false)
@@ -105,11 +105,11 @@ func pausedAndRestarted(t *lab.Trial, setup lab.Setup) {
 	server.Restart()
 	restarted := s.step(laneRedis, finding.Killed, i18n.F("restarts empty"), false)
 	known, err := s.db.Vouchers().Voucher(t.Context(), s.sale.Voucher)
-	s.must(err)
-	s.must(s.gate.Open(t.Context(), int(known.Stock)))
+	s.Must(err)
+	s.Must(s.gate.Open(t.Context(), int(known.Stock)))
 	label := i18n.F("open: stock %d", known.Stock)
 	if known.Paused {
-		s.must(s.gate.Pause(t.Context()))
+		s.Must(s.gate.Pause(t.Context()))
 		label = i18n.F("open: stock %d, paused", known.Stock)
 	}
 	s.step(laneRedis, finding.Notes, label, !known.Paused)

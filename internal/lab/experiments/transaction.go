@@ -45,7 +45,7 @@ func transactions() []comparison {
 		text: "call-on-this", scenario: killedBetweenStatements, needs: []testbed.Server{testbed.Redis, testbed.Stock}, quiet: true, cases: []setupCase{
 			{id: "call-on-this", setup: listed(flawed.CallOnThis, onSale()), breaks: kinds{finding.LostStock}},
 			{id: "call-through-proxy", setup: onSale(), holds: kinds{finding.LostStock, finding.Oversold}},
-		}, parameters: []lab.Parameter{stock(proxyStock, 10)},
+		}, parameters: []lab.Parameter{stock(proxyStock, 1, 10)},
 	}}
 }
 
@@ -70,8 +70,7 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	process, other := s.start("process-1"), s.start("process-2")
 	s.observe()
 
-	g, err := s.acquire(process, s.request(firstBuyer))
-	s.must(err)
+	g := s.take(process, s.request(firstBuyer))
 	apart, taken := setup.Program == flawed.CallOnThis, eventlog.Write
 	if apart {
 		taken = eventlog.Committed
@@ -81,7 +80,7 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 			Voucher: s.sale.Voucher, Lease: g.Lease, IgnoreLoss: true, Mode: setup.Policy.Stock,
 			Order: s.sale.Voucher, User: 1, Unique: true, Gap: betweenStatements, Apart: apart,
 		}); !errors.Is(err, lockclient.ErrDead) {
-			s.must(err)
+			s.Must(err)
 		}
 	})
 	t.Until("buyer 1 to take one from the stock", func() bool {
@@ -99,17 +98,13 @@ func killedBetweenStatements(t *lab.Trial, setup lab.Setup) {
 	death := evidence.Deaths[0].At
 	story := witness.Story{
 		Key: s.key, Who: []string{firstBuyer, secondBuyer, "buyer 3"}, From: g.Asked, To: last.At,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Units sold to the others: %d of %d.",
-				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock)
-		},
+		Summary: i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The database takes the first statement back. Units sold to the others: %d of %d.",
+			witness.At(death), evidence.Audit.Orders, evidence.Audit.InitialStock),
 	}
 	if lost > 0 {
 		story.Kind = finding.LostStock
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Units sold: %d of %d; left: %d; gone: %d.",
-				when(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
-		}
+		story.Summary = i18n.F("Buyer 1's process takes one from the stock, and is killed at %s, before it has inserted the order. The first statement is committed. Units sold: %d of %d; left: %d; gone: %d.",
+			witness.At(death), evidence.Audit.Orders, evidence.Audit.InitialStock, evidence.Audit.Stock, lost)
 	}
 	t.Witness(witness.Tell(evidence, story))
 	t.Judge(evidence)

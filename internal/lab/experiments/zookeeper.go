@@ -63,13 +63,11 @@ func countWakeUps(t *lab.Trial, setup lab.Setup) {
 	c.observe()
 
 	holder := waiters[0]
-	g, err := holder.Acquire(t.Context(), c.request(holder.who))
-	c.must(err)
+	g := c.take(holder.Client, c.request(holder.who))
 	var left []func()
 	for _, w := range waiters[1:] {
 		left = append(left, t.Go(func() {
-			g, err := w.Acquire(t.Context(), c.request(w.who))
-			c.must(err)
+			g := c.take(w.Client, c.request(w.who))
 			t.Sleep(wakeHoldTime)
 			c.release(w.Client, g.Lease)
 		}))
@@ -120,16 +118,12 @@ func (c *clients) judgeReleases(waiters []*waiter) {
 	c.Measure(i18n.F("woken by a release, at most"), float64(most), i18n.F("waiters"))
 	c.Measure(i18n.F("requests of buyers woken in vain"), float64(all.requests), i18n.F("requests"))
 	story.Moments = all.moments
-	story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-		return i18n.F("At %s buyer 1 releases the lock, and %d buyers wait for it. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
-			when(releases[0].release.At), behind, wakes, behind)
-	}
+	story.Summary = i18n.F("At %s buyer 1 releases the lock, and %d buyers wait for it. Each release wakes one of them, whose turn it is: %d wake-ups for %d turns.",
+		witness.At(releases[0].release.At), behind, wakes, behind)
 	if herds > 0 {
 		story.Kind = finding.Herds
-		story.Summary = func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.F("At %s buyer 1 releases the lock, and %d buyers wait for it. A release wakes as many as %d waiters. In all there are %d wake-ups, and %d of them are in vain.",
-				when(releases[0].release.At), behind, most, wakes, all.vain)
-		}
+		story.Summary = i18n.F("At %s buyer 1 releases the lock, and %d buyers wait for it. A release wakes as many as %d waiters. In all there are %d wake-ups, and %d of them are in vain.",
+			witness.At(releases[0].release.At), behind, most, wakes, all.vain)
 	}
 	c.Witness(witness.Tell(evidence, story))
 	c.Judge(evidence)

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -185,19 +186,23 @@ func (t Text) All() map[Language]string {
 
 // Rename returns the text with other names, also in its values.
 func (t Text) Rename(rename func(Name) Name) Text {
-	values := make([]any, len(t.values))
-	for i, v := range t.values {
-		switch v := v.(type) {
-		case Name:
-			values[i] = rename(v)
-		case Text:
-			values[i] = v.Rename(rename)
-		default:
-			values[i] = v
+	return t.Map(func(value any) any {
+		if name, is := value.(Name); is {
+			return rename(name)
 		}
-	}
-	if len(values) > 0 {
-		t.values = values
+		return value
+	})
+}
+
+// Map returns the text with other values, also in those that are texts.
+func (t Text) Map(change func(value any) any) Text {
+	t.values = slices.Clone(t.values)
+	for i, v := range t.values {
+		if text, is := v.(Text); is {
+			t.values[i] = text.Map(change)
+		} else {
+			t.values[i] = change(v)
+		}
 	}
 	return t
 }

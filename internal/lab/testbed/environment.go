@@ -205,7 +205,7 @@ func (l *lazy[T]) get(r *Rig, produce func() T) T {
 		l.err = attempt(func() { l.value = produce() })
 		l.made = true
 	}
-	r.must(l.err)
+	r.Must(l.err)
 	return l.value
 }
 
@@ -237,8 +237,8 @@ const KeyPrefix = "seckill:"
 // of its own.
 func (r *Rig) Lockers(servers lockers.Servers, config lockers.Config) *lockers.Set {
 	set, err := lockers.Open(servers, config)
-	r.must(err)
-	r.Cleanup(func() { r.must(set.Close()) })
+	r.Must(err)
+	r.Cleanup(func() { r.Must(set.Close()) })
 	return set
 }
 
@@ -251,7 +251,7 @@ func (r *Rig) Inspector(mechanism string) lock.Inspector {
 	}
 	set := r.env.lockers[store].get(r, func() *lockers.Set { return r.openShared(store) })
 	locker, err := set.Locker(mechanism)
-	r.must(err)
+	r.Must(err)
 	inspector, _ := locker.(lock.Inspector)
 	return inspector
 }
@@ -265,7 +265,7 @@ func (r *Rig) openShared(store lock.Store) *lockers.Set {
 	case lock.InNodes:
 		for _, addr := range r.Nodes(sharedNodes) {
 			client := redis.NewClient(&redis.Options{Addr: addr})
-			root.Cleanup(func() { r.must(client.Close()) })
+			root.Cleanup(func() { r.Must(client.Close()) })
 			servers.Nodes = append(servers.Nodes, client)
 		}
 	case lock.InMySQL:

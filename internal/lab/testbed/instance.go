@@ -65,7 +65,7 @@ func (r *Rig) API(n int, settings ...string) []*Instance {
 		if i.URL == "" {
 			i.URL = i.process.WaitLine(r, `serving on (http://[^\s,]+)`)[1]
 		}
-		r.must(i.recorded.skipExisting())
+		r.Must(i.recorded.skipExisting())
 		r.Follow(i.addTo)
 	}
 	return instances
@@ -267,7 +267,7 @@ func (r *Rig) apiBinary() string {
 	return r.env.binary.get(r, func() string {
 		if given := r.env.options.APIBinary; given != "" {
 			path, err := filepath.Abs(given)
-			r.must(err)
+			r.Must(err)
 			if _, err := os.Stat(path); err != nil {
 				r.Fatalf("the service's binary: %w", err)
 			}

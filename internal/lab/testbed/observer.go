@@ -298,12 +298,12 @@ func (r *Rig) Commands(of *testkit.RedisServer) Commands {
 		client = of.Client(r)
 	}
 	info := client.InfoMap(r.ctx, "commandstats")
-	r.must(info.Err())
+	r.Must(info.Err())
 	c := Commands{}
 	for name, stats := range info.Val()["Commandstats"] {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
 		n, err := strconv.ParseInt(calls, 10, 64)
-		r.must(err)
+		r.Must(err)
 		c[strings.TrimPrefix(name, "cmdstat_")] = n
 	}
 	return c

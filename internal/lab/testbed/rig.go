@@ -96,8 +96,8 @@ func attempt(f func()) (err error) {
 	return nil
 }
 
-// must ends the experiment if err is not nil.
-func (r *Rig) must(err error) {
+// Must ends the experiment if err is not nil.
+func (r *Rig) Must(err error) {
 	if err == nil {
 		return
 	}
@@ -142,14 +142,14 @@ func (r *Rig) TempDir() string {
 	r.mu.Unlock()
 	if parent == "" {
 		path, remove, err := testkit.Folder()
-		r.must(err)
-		r.Cleanup(func() { r.must(remove()) })
+		r.Must(err)
+		r.Cleanup(func() { r.Must(remove()) })
 		r.mu.Lock()
 		r.folder, parent = path, path
 		r.mu.Unlock()
 	}
 	path, err := os.MkdirTemp(parent, "")
-	r.must(err)
+	r.Must(err)
 	return path
 }
 
@@ -203,7 +203,7 @@ func (r *Rig) Go(f func()) (wait func()) {
 	return func() {
 		<-done
 		asked.Do(func() {})
-		r.must(err)
+		r.Must(err)
 	}
 }
 

@@ -63,11 +63,11 @@ func (r *Rig) sale(db *database.DB, v voucher.Voucher, on []*Instance) *Sale {
 	sale := &Sale{Policy: policy, run: r, instances: on}
 	if len(on) == 0 {
 		v.ID = r.NextID()
-		r.must(v.Validate())
+		r.Must(v.Validate())
 		if sale.db = db; db == nil {
 			sale.db = r.DB()
 		}
-		r.must(sale.db.Vouchers().CreateVoucher(r.ctx, &v))
+		r.Must(sale.db.Vouchers().CreateVoucher(r.ctx, &v))
 		sale.Voucher = v.ID
 		return sale
 	}
@@ -95,14 +95,14 @@ func (r *Rig) create(at *Instance, v voucher.Voucher) (id int64) {
 	body, err := json.Marshal(map[string]any{
 		"title": v.Title, "stock": v.InitialStock, "begin_at": v.BeginAt, "end_at": v.EndAt, "policy": v.Policy,
 	})
-	r.must(err)
+	r.Must(err)
 	var answer struct {
 		ID           int64 `json:"id,string"`
 		Code, Detail string
 	}
 	const path = "/api/v1/vouchers"
 	status, err := r.env.client.Do(r.ctx, at.Target(), http.MethodPost, path, 0, bytes.NewReader(body), &answer)
-	r.must(err)
+	r.Must(err)
 	if status != http.StatusCreated {
 		r.Fatalf("put a voucher on sale: %w", &statusError{path, status, answer.Code, answer.Detail})
 	}
@@ -115,7 +115,7 @@ func (sale *Sale) awaitVoucher(at *Instance) {
 	sale.run.Until(at.Name+" sells the voucher", func() bool {
 		var answer struct{}
 		status, err := sale.run.env.client.Do(sale.run.ctx, at.Target(), http.MethodGet, path, 0, nil, &answer)
-		sale.run.must(err)
+		sale.run.Must(err)
 		return status == http.StatusOK
 	})
 }
@@ -170,7 +170,7 @@ func (sale *Sale) StartLoad(l load.Load) (wait func() *load.Outcome) {
 	done := r.Go(func() {
 		var err error
 		outcome, err = r.env.client.Send(r.ctx, targets, sale.Voucher, l)
-		r.must(err)
+		r.Must(err)
 		sale.mu.Lock()
 		defer sale.mu.Unlock()
 		sale.answers = append(sale.answers, outcome.All...)
@@ -219,7 +219,7 @@ func (sale *Sale) AddEvents(events func() []eventlog.Event) {
 func (sale *Sale) addInstance(i *Instance) {
 	sale.AddEvents(func() []eventlog.Event {
 		events, err := i.Events()
-		sale.run.must(err)
+		sale.run.Must(err)
 		return events
 	})
 }
@@ -309,18 +309,18 @@ func (sale *Sale) Evidence() judge.Evidence {
 func (sale *Sale) readDatabase(db *database.DB) (*order.Audit, []order.Order) {
 	r := sale.run
 	audit, err := db.Orders().Audit(r.ctx, sale.Voucher)
-	r.must(err)
+	r.Must(err)
 	rows, err := db.Pools()["readers"].QueryContext(r.ctx,
 		"SELECT id, voucher_id, user_id, status FROM orders WHERE voucher_id = ? ORDER BY id", sale.Voucher)
-	r.must(err)
+	r.Must(err)
 	defer rows.Close()
 	orders := []order.Order{}
 	for rows.Next() {
 		var o order.Order
-		r.must(rows.Scan(&o.ID, &o.VoucherID, &o.UserID, &o.Status))
+		r.Must(rows.Scan(&o.ID, &o.VoucherID, &o.UserID, &o.Status))
 		orders = append(orders, o)
 	}
-	r.must(rows.Err())
+	r.Must(rows.Err())
 	return &audit, orders
 }
 
@@ -373,7 +373,7 @@ func (sale *Sale) get(at *Instance, path string, user int64, into any) {
 	ctx, cancel := context.WithTimeout(r.ctx, 10*time.Second)
 	defer cancel()
 	status, err := r.env.client.Do(ctx, at.Target(), http.MethodGet, path, user, nil, into)
-	r.must(err)
+	r.Must(err)
 	if status != http.StatusOK {
 		r.Fatalf("%w", &statusError{path: path, status: status})
 	}

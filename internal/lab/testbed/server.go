@@ -183,7 +183,7 @@ func (r *Rig) Engine() finding.Engine {
 func (r *Rig) noteVersion(server Server, read func(ctx context.Context) (string, error)) {
 	version := r.env.versions[server].get(r, func() string {
 		version, err := read(r.env.root.ctx)
-		r.must(err)
+		r.Must(err)
 		return version
 	})
 	r.mu.Lock()
@@ -241,7 +241,7 @@ func (r *Rig) OwnValkey() *testkit.RedisServer {
 // childRedis starts the laboratory's own Redis server.
 func (r *Rig) childRedis() *testkit.RedisServer {
 	program, err := redisProgram()
-	r.must(err)
+	r.Must(err)
 	return testkit.NewRedisProgram(r, program)
 }
 
@@ -398,10 +398,10 @@ func (r *Rig) openDB(where testkit.Database) *database.DB {
 		config.MySQL, config.SQLite = "", where.DSN
 	}
 	db, err := database.Open(r.ctx, config)
-	r.must(err)
-	r.Cleanup(func() { r.must(db.Close()) })
+	r.Must(err)
+	r.Cleanup(func() { r.Must(db.Close()) })
 	_, err = db.Migrate(r.ctx)
-	r.must(err)
+	r.Must(err)
 	return db
 }
 

@@ -94,7 +94,7 @@ func TestOthersAreOneBar(t *testing.T) {
 		21 17 released asked=20
 		21 store free`), witness.Story{
 		Kind: finding.Starved, Key: "k", Who: []string{"buyer 17"}, From: judgetest.Origin, To: judgetest.Origin + 20e6,
-		Summary: func(func(int64) i18n.Text) i18n.Text { return i18n.Plain("17 waits") },
+		Summary: i18n.Plain("17 waits"),
 	})
 	if got, want := drawn(w)[1], "lock store: stored(1-10 2 others) stored(11-21 buyer 17) deleted@21(deleted)"; got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -146,7 +146,7 @@ func TestTellMarksMoments(t *testing.T) {
 	ev := forgotten(t)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Herds, Key: "k", Who: []string{"buyer 17", "buyer 18"}, From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "120"),
-		Summary: func(func(int64) i18n.Text) i18n.Text { return i18n.Plain("they wake") },
+		Summary: i18n.Plain("they wake"),
 		Moments: []witness.Moment{
 			{Who: "buyer 18", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes, Label: i18n.Plain("in vain"), Wrong: true},
 			{Who: "buyer 19", At: judgetest.Nanos(t, "60"), Kind: finding.Wakes},

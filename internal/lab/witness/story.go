@@ -17,13 +17,16 @@ type Story struct {
 	Who  []string // the actors, as [eventlog.Event.Who] has them
 	// From and To limit the anomaly itself; some context is shown before and after.
 	From, To int64
-	// Summary describes it. when formats a time on the picture's axis.
-	Summary func(when func(at int64) i18n.Text) i18n.Text
+	// Summary describes it. A value that is an [At] is told as a time on the picture's axis.
+	Summary i18n.Text
 	// Wrong names what is wrong between From and To.
 	Wrong []Wrong
 	// Moments are additional marks, which no event records.
 	Moments []Moment
 }
+
+// At is a moment, in nanoseconds since 1970.
+type At int64
 
 // Moment is a mark in the lane of an actor.
 type Moment struct {
@@ -61,7 +64,12 @@ func Tell(ev judge.Evidence, s Story) finding.Witness {
 		}
 	}
 	d := h.draw(s.Kind, s.Key, s.From, s.To, in)
-	w := d.witness(s.Summary(d.when))
+	w := d.witness(s.Summary.Map(func(value any) any {
+		if at, is := value.(At); is {
+			return d.when(int64(at))
+		}
+		return value
+	}))
 	for _, m := range s.Moments {
 		d.addMoment(&w, m)
 	}

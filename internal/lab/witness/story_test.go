@@ -33,9 +33,7 @@ func TestTell(t *testing.T) {
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.StuckKeys, Key: ev.Events[0].Key, Who: []string{"buyer 17", "buyer 18"},
 		From: judgetest.Nanos(t, "0"), To: judgetest.Nanos(t, "102"),
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.Join(i18n.Plain("at "), when(judgetest.Nanos(t, "102")))
-		},
+		Summary: i18n.Key("at %s", witness.At(judgetest.Nanos(t, "102"))),
 		Wrong: []witness.Wrong{
 			{Who: "buyer 17", Span: finding.Stored, Mark: finding.Refuses},
 			{Who: "buyer 18", Span: finding.Waits},
@@ -72,7 +70,7 @@ func TestTell(t *testing.T) {
 }
 
 func TestTellOfNobody(t *testing.T) {
-	w := witness.Tell(judge.Evidence{}, witness.Story{Summary: func(when func(int64) i18n.Text) i18n.Text { return when(0) }})
+	w := witness.Tell(judge.Evidence{}, witness.Story{Summary: i18n.Key("%s", witness.At(0))})
 	if len(w.Lanes) > 0 {
 		t.Errorf("there are lanes: %v", w.Lanes)
 	}

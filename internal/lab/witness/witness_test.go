@@ -292,10 +292,8 @@ func TestStoryIsDrawn(t *testing.T) {
 		30 18 acquired asked=25`)
 	w := witness.Tell(ev, witness.Story{
 		Kind: finding.Deadlocks, Key: "k", Who: []string{"buyer 17"}, From: judgetest.Origin + 1e6, To: judgetest.Origin + 20e6,
-		Summary: func(when func(int64) i18n.Text) i18n.Text {
-			return i18n.Join(i18n.Plain("refused at "), when(judgetest.Origin+9e6))
-		},
-		Wrong: []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
+		Summary: i18n.Key("refused at %s", witness.At(judgetest.Origin+9e6)),
+		Wrong:   []witness.Wrong{{Who: "buyer 17", Span: finding.Waits, Mark: finding.Refuses}},
 	})
 	show(t, w, "Refused at 9.0 ms",
 		"buyer 17 (api-1): waits(0-1 buyer 17 (api-1)) holds(1-20 buyer 17 (api-1)) !waits(3-9 buyer 17 (api-1)) !refused@9(refused) release@20(releases)")
