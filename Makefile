@@ -134,6 +134,10 @@ bench: ## Compare the admission flow with a bare gin handler: one table, 4 minut
 bench-stock: ## Compare the ways to take from the stock: one table, 5 minutes; BENCH=quick: 3 minutes (docs/stock.md)
 	go test -run '^$$' -bench '^BenchmarkStock$$' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
 
+.PHONY: bench-vitess
+bench-vitess: bin/vtcombo ## Compare Vitess with one and two shards with one MySQL server: one table, 10 minutes; BENCH=quick: 2 minutes (docs/scale.md)
+	go test -run '^$$' -bench '^BenchmarkVitess$$' -benchtime 1x -timeout 30m ./loadtest $(if $(filter quick,$(BENCH)),-quick)
+
 .PHONY: bench-go
 bench-go: ## Run the Go benchmarks: make bench-go PKG=./internal/admission
 	@set -e; for module in $(TESTED); do (cd "$$module" && go test -run '^$$' -bench '$(RUN)' -benchmem $(PKG)); done

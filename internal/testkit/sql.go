@@ -65,6 +65,9 @@ func newSQLServer(t TB, process *sqlProcess) *SQLServer {
 // Addr returns the server's address, host:port. Restart does not change it.
 func (s *SQLServer) Addr() string { return s.process.addr() }
 
+// PID is the server's process.
+func (s *SQLServer) PID() int { return s.process.PID() }
+
 // Database creates an empty database on the server.
 func (s *SQLServer) Database(t TB) Database {
 	t.Helper()

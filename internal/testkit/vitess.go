@@ -161,12 +161,18 @@ func (c *VitessCluster) CrossShard() int {
 
 func (c *VitessCluster) debug(page string, into any) {
 	c.t.Helper()
-	req, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/%s", c.gate.port+vitessWeb, page), nil)
-	check(c.t, err)
+	readDebug(c.t, c.gate.port+vitessWeb, page, into)
+}
+
+// readDebug reads what a program of Vitess tells of itself.
+func readDebug(t TB, port int, page string, into any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/debug/%s", port, page), nil)
+	check(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	check(c.t, err)
+	check(t, err)
 	defer resp.Body.Close()
-	check(c.t, json.NewDecoder(resp.Body).Decode(into))
+	check(t, json.NewDecoder(resp.Body).Decode(into))
 }
 
 // vitessGate is vtcombo with its folder. It listens for MySQL's clients, and at these distances for the others.

@@ -17,6 +17,8 @@ type VitessServers struct {
 	topo    []string // the flags of every program
 	control string   // the address of vtctld
 	tablets int
+	gate    *Process
+	web     int // the gate's port for browsers
 }
 
 const vitessCell = "zone1"
@@ -101,8 +103,8 @@ func (v *VitessServers) Tablet(shard string, server *SQLServer, database string)
 func (v *VitessServers) Gate() Database {
 	v.t.Helper()
 	var mysql int
-	v.start("vtgate", []int{1, 2}, func(port int) []string {
-		mysql = port + 2
+	v.gate = v.start("vtgate", []int{1, 2}, func(port int) []string {
+		v.web, mysql = port, port+2
 		return []string{
 			"--cell", vitessCell, "--cells-to-watch", vitessCell, "--tablet-types-to-wait", "PRIMARY", "--enable-buffer",
 			"--mysql-server-bind-address", "127.0.0.1", "--mysql-server-port", fmt.Sprint(mysql), "--mysql-auth-server-impl", "none",
@@ -110,6 +112,16 @@ func (v *VitessServers) Gate() Database {
 		}
 	})
 	return Database{Engine: "vitess", DSN: fmt.Sprintf("seckill@tcp(127.0.0.1:%d)/%s", mysql, vitessKeyspace)}
+}
+
+// GatePID is the process of the gate.
+func (v *VitessServers) GatePID() int { return v.gate.PID() }
+
+// Plans returns the plans of the statements that the gate has carried out.
+func (v *VitessServers) Plans() (plans map[string]VitessPlan) {
+	v.t.Helper()
+	readDebug(v.t, v.web, "query_plans", &plans)
+	return plans
 }
 
 // start starts a program, which listens for browsers at a port, for the others at the next one, and maybe above.
