@@ -3,7 +3,6 @@ package chaos
 import (
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -141,29 +140,62 @@ func (w *watch) close() {
 	}
 }
 
-// report logs how long buyers waited while steps were taken, those of one name together.
+// report logs how long buyers waited while steps were taken, those of one name together, and otherwise.
 func (w *watch) report(s *watchedSale) {
-	for i, step := range w.steps {
-		if slices.ContainsFunc(w.steps[:i], func(before watchedStep) bool { return before.name == step.name }) {
-			continue
+	var rows []*watchedRow
+	byName := map[string]*watchedRow{}
+	row := func(name string) *watchedRow {
+		if byName[name] == nil {
+			byName[name] = &watchedRow{name: name}
+			rows = append(rows, byName[name])
 		}
-		times, orders, refused := 0, 0, 0
-		var took, longest time.Duration
-		for _, same := range w.steps[i:] {
-			if same.name != step.name {
-				continue
-			}
-			times++
-			took = max(took, same.to.Sub(same.from))
-			for _, o := range s.orders {
-				if o.from.Before(same.to) && o.to.After(same.from) {
-					orders++
-					refused += o.refused
-					longest = max(longest, o.to.Sub(o.from))
-				}
-			}
-		}
-		w.c.t.Logf("%-9s %d × %-48s in at most %6v: %5d orders, the slowest after %6v; %d answers of 503 or none", s.flow, times, step.name,
-			took.Round(time.Millisecond), orders, longest.Round(time.Millisecond), refused)
+		return byName[name]
 	}
+	row(noStep)
+	for _, step := range w.steps {
+		r := row(step.name)
+		r.times++
+		r.took = max(r.took, step.to.Sub(step.from))
+	}
+	for _, o := range s.orders {
+		row(w.during(o)).add(o)
+	}
+	for _, r := range rows {
+		w.c.t.Logf("%-9s %2d × %-48s in at most %6v: %5d orders, the slowest after %6v; %d answers of 503 or none", s.flow, r.times, r.name,
+			r.took.Round(time.Millisecond), r.orders, r.slowest.Round(time.Millisecond), r.refused)
+	}
+}
+
+const noStep = "no step"
+
+// during returns the step that took most of an order's time.
+func (w *watch) during(o watchedOrder) (name string) {
+	name = noStep
+	var most time.Duration
+	for _, step := range w.steps {
+		from, to := o.from, o.to
+		if step.from.After(from) {
+			from = step.from
+		}
+		if step.to.Before(to) {
+			to = step.to
+		}
+		if both := to.Sub(from); both > most {
+			name, most = step.name, both
+		}
+	}
+	return name
+}
+
+// watchedRow adds up what was seen during the steps of one name.
+type watchedRow struct {
+	name                   string
+	times, orders, refused int
+	took, slowest          time.Duration // of a step, and until an order was in the database
+}
+
+func (r *watchedRow) add(o watchedOrder) {
+	r.orders++
+	r.refused += o.refused
+	r.slowest = max(r.slowest, o.to.Sub(o.from))
 }
