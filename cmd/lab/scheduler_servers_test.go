@@ -22,7 +22,7 @@ func (g *guest) tap(step string, n int) {
 	g.until(step+" was taken", fmt.Sprintf(`document.querySelectorAll('.scheduler .moves li').length === %d`, n))
 }
 
-// The ladder is played to its end with the explorer's own schedules, and what cannot be broken is said to be so.
+// The levels are played to their end with the explorer's own schedules, and what cannot be broken is said to be so.
 func TestServeScheduler(t *testing.T) {
 	t.Parallel()
 	b, server, url, g := openLaboratory(t, "--embedded")
@@ -32,7 +32,7 @@ func TestServeScheduler(t *testing.T) {
 	levels := levelsOf(t, url)
 	for _, l := range levels {
 		g.do(fmt.Sprintf(`location.hash = '#/scheduler?level=%s'`, l.ID))
-		g.until(l.ID+" is there", fmt.Sprintf(`document.querySelector('.ladder [aria-current]')?.innerText.includes(%q) && document.querySelector('.scheduler [data-step=s1]') !== null && document.querySelectorAll('.scheduler .moves li').length === 0`, l.Lock))
+		g.until(l.ID+" is there", fmt.Sprintf(`document.querySelector('.levels [aria-current]')?.innerText.includes(%q) && document.querySelector('.scheduler [data-step=s1]') !== null && document.querySelectorAll('.scheduler .moves li').length === 0`, l.Lock))
 		never := `[...document.querySelectorAll('.scheduler button')].find((b) => b.textContent === 'It cannot be broken with this budget').click()`
 		if l.Shortest == "" {
 			g.do(never)
@@ -50,12 +50,12 @@ func TestServeScheduler(t *testing.T) {
 			g.until(l.ID+" is won", schedulerVerdict+fmt.Sprintf(`.includes('Done, in %d steps. %s')`, l.Par, praise))
 			g.until("it is drawn", `document.querySelector('.scheduler svg.picture') !== null`)
 		}
-		g.until("it is kept", `document.querySelector('.ladder [aria-current] .chip')?.textContent === 'won'`)
+		g.until("it is kept", `document.querySelector('.levels [aria-current] .chip')?.textContent === 'won'`)
 		if l.ID == "uuid" {
 			g.fits("scheduler-won")
 		}
 	}
-	fail.Unequal(t, g.says(`document.querySelectorAll('.ladder .chip').length`), fmt.Sprint(len(levels)), "levels that are won")
+	fail.Unequal(t, g.says(`document.querySelectorAll('.levels .chip').length`), fmt.Sprint(len(levels)), "levels that are won")
 
 	link := g.says(`document.querySelector('.scheduler .command code').textContent`)
 	if !strings.HasPrefix(link, url+"/#/scheduler?level=fenced") {
@@ -90,10 +90,10 @@ func levelsOf(t *testing.T, url string) []wonLevel {
 		fail.NowIf(t, err)
 		fail.NowIf(t, json.Unmarshal(data, into))
 	}
-	var all struct{ Ladder []wonLevel }
+	var all struct{ Levels []wonLevel }
 	ask(http.MethodGet, "/api/experiments", "", &all)
-	for i := range all.Ladder {
-		ask(http.MethodPost, "/api/schedule/answer", fmt.Sprintf(`{"level":%q}`, all.Ladder[i].ID), &all.Ladder[i])
+	for i := range all.Levels {
+		ask(http.MethodPost, "/api/schedule/answer", fmt.Sprintf(`{"level":%q}`, all.Levels[i].ID), &all.Levels[i])
 	}
-	return all.Ladder
+	return all.Levels
 }

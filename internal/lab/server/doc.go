@@ -12,7 +12,7 @@
 //	POST /api/bench/act           makes a move on it: {"do"}
 //	GET  /api/bench.svg           its picture, which stays when it has ended; ?lang=zh
 //	POST /api/schedule            plays a schedule in virtual time: {"lock", "buyers", "steps", "budget", "aim"}; see package explore
-//	POST /api/schedule/answer     whether a level of the ladder can be won, and how: {"level"}
+//	POST /api/schedule/answer     whether a level can be won, and how: {"level"}
 //	GET  /api/schedules/{s}.svg   the picture of a schedule, as LOCK~BUYERS~STEPS; ?lang=zh, ?size=narrow
 //	GET  /api/events              server-sent events: the state of the session whenever it changes
 //	GET  /api/report              the session's results, as lab run --report writes them

@@ -9,5 +9,5 @@ func Codes() []string {
 	return codes
 }
 
-// Ladder is the levels with their shortest schedules.
-func Ladder() []level { return ladder() }
+// Levels are those of the page, with their shortest schedules.
+func Levels() []level { return levels() }

@@ -133,7 +133,7 @@ type catalogueJSON struct {
 	Kinds       []kindJSON       `json:"kinds"` // the gravest first
 	Experiments []experimentJSON `json:"experiments"`
 	Bench       benchOptionsJSON `json:"bench"`
-	Ladder      []levelJSON      `json:"ladder"`
+	Levels      []levelJSON      `json:"levels"`
 	FreePlay    explore.Budget   `json:"free_play"` // of a schedule that belongs to no level
 }
 
@@ -186,7 +186,7 @@ type parameterJSON struct {
 }
 
 func catalogue(c Config) catalogueJSON {
-	out := catalogueJSON{Bench: benchOptions(c.Options), Ladder: levels(), FreePlay: freePlay()}
+	out := catalogueJSON{Bench: benchOptions(c.Options), Levels: shownLevels(), FreePlay: freePlay()}
 	for _, k := range finding.Kinds() {
 		out.Kinds = append(out.Kinds, kindJSON(k))
 	}

@@ -32,9 +32,9 @@ func freePlay() explore.Budget {
 	return b
 }
 
-func levels() []levelJSON {
+func shownLevels() []levelJSON {
 	var all []levelJSON
-	for _, l := range ladder() {
+	for _, l := range levels() {
 		all = append(all, levelJSON{l.ID, l.Lock, l.Buyers, l.Budget, l.Aim})
 	}
 	return all
@@ -167,7 +167,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(w, r, &asked); err != nil {
 		return err
 	}
-	all := ladder()
+	all := levels()
 	i := slices.IndexFunc(all, func(l level) bool { return l.ID == asked.Level })
 	if i < 0 {
 		return because(errInvalid, fmt.Errorf("there is no level %q", asked.Level))

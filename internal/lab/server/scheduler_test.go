@@ -104,7 +104,7 @@ func TestScheduleThatIsRefused(t *testing.T) {
 // The shortest schedule of each level is what a search finds, and where there is none, a search of everything finds none.
 func TestLadder(t *testing.T) {
 	testkit.Servers(t) // it needs none, but a minute
-	for _, l := range server.Ladder() {
+	for _, l := range server.Levels() {
 		t.Run(l.ID, func(t *testing.T) {
 			if l.Sampled {
 				t.Skip("a search does not come that far: TestLadderBestKnown replays it")
@@ -126,7 +126,7 @@ func TestLadder(t *testing.T) {
 
 // What is only the shortest that is known comes to the aim at its last step, within the budget.
 func TestLadderBestKnown(t *testing.T) {
-	for _, l := range server.Ladder() {
+	for _, l := range server.Levels() {
 		if !l.Sampled {
 			continue
 		}
@@ -144,7 +144,7 @@ func TestSchedulerHasWords(t *testing.T) {
 	messages, err := web.Messages()
 	fail.NowIf(t, err)
 	keys := []string{"lab.kind." + string(explore.ToldLate)}
-	for _, l := range server.Ladder() {
+	for _, l := range server.Levels() {
 		keys = append(keys, "lab.scheduler.aim."+string(l.Aim), "lab.scheduler.after."+l.ID)
 	}
 	for _, a := range explore.Adversities() {

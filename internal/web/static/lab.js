@@ -7,12 +7,12 @@ import { onLanguage, setup, t } from './i18n.js';
 import { listView } from './lablist.js';
 import { resultsView } from './labresults.js';
 
-const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, ladder: [], freePlay: {}, state: { run: null, runs: [], bench: null } };
+const lab = { experiments: new Map(), kinds: [], bench: { locks: [], no_replica: null }, levels: [], freePlay: {}, state: { run: null, runs: [], bench: null } };
 let view = null;
 let left = null; // where the visitor was in the list, and what was chosen there
 
 // route reads the address: #/ is the list, #/results the session's results, #/bench?... the bench,
-// #/scheduler?... the ladder, #/course the course, #/ID an experiment.
+// #/scheduler?... the levels, #/course the course, #/ID an experiment.
 function route() {
   return decodeURIComponent(location.hash.replace(/^#\/?/, '').split('?')[0]);
 }
@@ -77,7 +77,7 @@ async function begin() {
   show($('notice'), false);
   lab.kinds = found.kinds.map((k) => k.kind);
   lab.bench = found.bench;
-  lab.ladder = found.ladder;
+  lab.levels = found.levels;
   lab.freePlay = found.free_play;
   for (const e of found.experiments) lab.experiments.set(e.id, e);
   $('skip').addEventListener('click', (event) => {

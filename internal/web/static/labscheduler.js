@@ -34,7 +34,7 @@ const costs = (budget) => Object.entries(budget).filter(([, n]) => n > 0).map(([
 function chosen(lab, linked) {
   const [lock, buyers, ...steps] = (linked.get('schedule') ?? '').split('~');
   if (lock) return [{ id: '', lock, buyers: Number(buyers) || 0, budget: lab.freePlay, aim: '' }, steps.join('~')];
-  const level = lab.ladder.find((l) => l.id === linked.get('level')) ?? lab.ladder.find((l) => won()[l.id] === undefined) ?? lab.ladder[0];
+  const level = lab.levels.find((l) => l.id === linked.get('level')) ?? lab.levels.find((l) => won()[l.id] === undefined) ?? lab.levels[0];
   return [level, level.id === linked.get('level') ? linked.get('steps') ?? '' : ''];
 }
 
@@ -45,7 +45,7 @@ export function schedulerView(lab, linked) {
   let answered = false;
 
   const said = h('p', { class: 'error', role: 'alert' });
-  const ladder = h('ol', { class: 'ladder', 'aria-label': t('lab.scheduler.ladder') });
+  const levels = h('ol', { class: 'levels', 'aria-label': t('lab.scheduler.levels') });
   const verdict = h('p', { class: 'verdict', role: 'status' });
   const after = h('div', { class: 'after', hidden: true });
   const left = h('p', { class: 'budget' });
@@ -60,7 +60,7 @@ export function schedulerView(lab, linked) {
   const meaning = h('dl', { class: 'kinds' });
   const element = h('article', { class: 'experiment bench scheduler' },
     h('p', { class: 'crumbs' }, h('a', { href: '#/' }, t('lab.back'))),
-    h('h1', { tabindex: '-1' }, t('lab.scheduler')), h('p', {}, t('lab.scheduler.lead')), ladder,
+    h('h1', { tabindex: '-1' }, t('lab.scheduler')), h('p', {}, t('lab.scheduler.lead')), levels,
     h('section', { class: 'live', 'aria-label': level.lock },
       h('h2', {}, level.aim ? t('lab.scheduler.aim', { lock: level.lock, aim: t(`lab.scheduler.aim.${level.aim}`) }) : level.lock),
       level.aim && h('p', { class: 'small' }, t('lab.scheduler.each')),
@@ -71,7 +71,7 @@ export function schedulerView(lab, linked) {
 
   function drawLadder() {
     const all = won();
-    list(ladder, lab.ladder.map((l) => h('li', {}, h('a', { class: 'button', href: `#/scheduler?level=${l.id}`, 'aria-current': l.id === level.id && 'step' },
+    list(levels, lab.levels.map((l) => h('li', {}, h('a', { class: 'button', href: `#/scheduler?level=${l.id}`, 'aria-current': l.id === level.id && 'step' },
       l.lock, all[l.id] !== undefined && h('span', { class: 'chip good' }, t('lab.scheduler.won'))))));
   }
 
@@ -119,7 +119,7 @@ export function schedulerView(lab, linked) {
 
   // explain says what the level has shown, and leads to the next one.
   function explain() {
-    const next = lab.ladder[lab.ladder.findIndex((l) => l.id === level.id) + 1];
+    const next = lab.levels[lab.levels.findIndex((l) => l.id === level.id) + 1];
     after.replaceChildren(h('p', {}, t(`lab.scheduler.after.${level.id}`)),
       h('p', { class: 'row' }, next ? h('a', { class: 'button go', href: `#/scheduler?level=${next.id}` }, t('lab.scheduler.next', { lock: next.lock }))
         : h('span', { class: 'predicted' }, t('lab.scheduler.end'))));

@@ -21,8 +21,8 @@ type level struct {
 	Sampled bool
 }
 
-// ladder returns the levels, from the weakest lock to the strongest.
-func ladder() []level {
+// levels returns the levels, from the weakest lock to the strongest.
+func levels() []level {
 	const two = 2
 	held := explore.Budget{explore.Preemption: 1, explore.Expiry: 1}
 	between := explore.Budget{explore.Preemption: 2, explore.Expiry: 1}
