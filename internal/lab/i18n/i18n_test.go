@@ -115,7 +115,11 @@ func ofKinds(t *testing.T) (keys []string) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "finding", "finding.go"), nil, parser.SkipObjectResolution)
 	fail.NowIf(t, err)
-	ast.Inspect(file, func(n ast.Node) bool {
+	kinds, _ := file.Decls[slices.IndexFunc(file.Decls, func(d ast.Decl) bool {
+		f, ok := d.(*ast.FuncDecl)
+		return ok && f.Name.Name == "Kinds"
+	})].(*ast.FuncDecl)
+	ast.Inspect(kinds, func(n ast.Node) bool {
 		if info, ok := n.(*ast.CompositeLit); ok && len(info.Elts) == 3 {
 			for _, e := range info.Elts[1:] {
 				text, ok := constant(e)
