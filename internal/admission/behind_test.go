@@ -28,9 +28,7 @@ func TestDatabaseIsAnEpochBehind(t *testing.T) {
 					fail.NowIf(t, g.Open(t.Context(), &s.store.voucher))
 					fail.NowIf(t, s.buy(g, 2, 21)) // accepted under epoch 4, and not persisted yet
 					s.store.mu.Lock()
-					if s.store.epochState.Epoch != 4 {
-						t.Fatalf("epoch %d", s.store.epochState.Epoch)
-					}
+					fail.NowUnequal(t, s.store.epochState.Epoch, 4, "epoch")
 					s.store.epochState.Epoch = 2
 					s.store.mu.Unlock()
 					if restarted {

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -25,9 +24,7 @@ func BenchmarkIdleLookup(b *testing.B) {
 				b.StopTimer()
 				time.Sleep(maxScanPause) // the pause after the scan before
 				b.StartTimer()
-				if _, err := g.Lookup(b.Context(), 2, 77); !errors.Is(err, order.ErrNotFound) {
-					b.Fatal(err)
-				}
+				fail.NowUnless(b, fail.Of(g.Lookup(b.Context(), 2, 77)), order.ErrNotFound)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -62,9 +61,7 @@ func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 		finish := s.run()
 		finish()
 		jump(server, 2*time.Hour)
-		if err := s.buy(g, 2, 21); !errors.Is(err, voucher.ErrEnded) {
-			t.Fatalf("after the sale: %v", err)
-		}
+		fail.NowUnless(t, s.buy(g, 2, 21), voucher.ErrEnded, "after the sale")
 		p := g.voucher(&s.store.voucher)
 		_ = p.buckets[0].voucher.markClosed(p.buckets[0], s.store.epochState.Epoch, ledger.Closed)
 		jump(server, 0)

@@ -105,9 +105,7 @@ func TestVoucherIsForgotten(t *testing.T) {
 		f := newForgetting(t, buckets)
 		one, other := f.forgetter(), f.forgetter()
 		f.rounds(one, 2)
-		if f.epochState().Epoch != 2 {
-			t.Fatal("a voucher on sale was closed")
-		}
+		fail.NowUnequal(t, f.epochState().Epoch, 2, "a voucher on sale was closed: epoch")
 		f.end()
 		before := len(f.keysLeft())
 		f.rounds(one, 1)

@@ -62,9 +62,7 @@ func TestIdleVouchersAreCheckedInTurns(t *testing.T) {
 			server.Mini().FlushAll()
 			g.Check(t.Context())
 			for _, v := range g.all() {
-				if v.buckets[0].knownState().Epoch != 0 {
-					t.Fatalf("voucher %d is not known to be closed", v.id)
-				}
+				fail.NowUnequal(t, v.buckets[0].knownState().Epoch, 0, "the epoch of voucher %d, which is closed", v.id)
 			}
 		})
 	}

@@ -271,9 +271,7 @@ func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 					s.pay(id)
 				}
 				killed(t, p)
-				if got := s.leftBehind(id, user); got != d.left {
-					t.Fatalf("left behind: %+v, want %+v", got, d.left)
-				}
+				fail.NowUnequal(t, s.leftBehind(id, user), d.left, "left behind")
 			}
 
 			p := s.startChild("")

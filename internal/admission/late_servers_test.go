@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -155,9 +154,7 @@ func TestLateMoneyWhateverStops(t *testing.T) {
 			s.money(s.id)
 			testkit.Until(t, "a voucher is reserved", func() bool { return s.late.Round(t.Context()) == nil })
 			s.wants(s.id, order.Cancelled, order.LateUndecided)
-			if held := s.client.HGet(t.Context(), s.keys.Users, "7").Val(); held != ledger.ReservedLate(s.id, 0) {
-				t.Fatalf("user 7 holds %q", held)
-			}
+			fail.NowUnequal(t, s.client.HGet(t.Context(), s.keys.Users, "7").Val(), ledger.ReservedLate(s.id, 0), "user 7 holds")
 			if a, err := s.gate.Audit(t.Context(), s.v.ID); err != nil || a.Stock != 0 || a.Pending != 1 {
 				t.Fatalf("%+v, %v", a, err)
 			}
@@ -268,9 +265,7 @@ func TestPendingOrderLongAfterTheSale(t *testing.T) {
 		if err == nil && found.Status == order.Pending {
 			return true
 		}
-		if !errors.Is(err, order.ErrUnavailable) {
-			t.Fatalf("%+v, %v", found, err)
-		}
+		fail.NowUnless(t, err, order.ErrUnavailable, "%+v", found)
 		return false
 	})
 	if all, err := s.gate.OrdersOf(t.Context(), o.UserID); err != nil || len(all) != 1 {

@@ -160,9 +160,7 @@ func (m *ledgerMachine) finish() {
 	for _, s := range m.server.States(ctx, m.buckets) {
 		sum += s.Stock
 	}
-	if sum != m.initial {
-		m.rt.Fatalf("%d accepted and in stock, want %d", sum, m.initial)
-	}
+	fail.NowUnequal(m.rt, sum, m.initial, "accepted and in stock")
 }
 
 // A bucket that says it gave less than the other one received has lost data. That the two are read one
@@ -197,9 +195,7 @@ func TestCheckDetectsALostTransfer(t *testing.T) {
 	}
 	s.takeAll()
 	g.Check(t.Context())
-	if epoch := s.store.epochState.Epoch; epoch != 2 {
-		t.Fatalf("epoch %d: closed without a reason", epoch)
-	}
+	fail.NowUnequal(t, s.store.epochState.Epoch, 2, "closed without a reason: epoch")
 	// Bucket 0 is as it was before it gave, and has seen as much as anybody knows of.
 	seq := s.client.HGet(t.Context(), s.keys.Meta, ledger.FieldSeq).Val()
 	if seq == "0" {

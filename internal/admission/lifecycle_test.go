@@ -135,9 +135,7 @@ func TestCheckDropsVouchersWhoseSaleIsOver(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 10)
 	g := s.gate(func(c *Config) { c.LookupAfterSale = time.Nanosecond })
 	s.store.voucher.EndAt = time.Now().Add(-time.Minute)
-	if err := s.buy(g, 1, 11); !errors.Is(err, voucher.ErrEnded) {
-		t.Fatal(err)
-	}
+	fail.NowUnless(t, s.buy(g, 1, 11), voucher.ErrEnded)
 	for len(g.all()) > 0 { // until its worker has gone
 		g.Check(t.Context())
 	}

@@ -118,9 +118,7 @@ func TestLookupsOpenSomeVouchersAtATime(t *testing.T) {
 	for scans := 1; scans <= 10; scans++ {
 		taken := scanFor(1)
 		g.lookups.takeScan(t.Context(), taken)
-		if want := scans * opensPerNode; len(opened) != want {
-			t.Fatalf("%d vouchers after %d scans, want %d", len(opened), scans, want)
-		}
+		fail.NowUnequal(t, len(opened), scans*opensPerNode, "vouchers after %d scans", scans)
 		for a, err := range taken.answers(t.Context()) {
 			fail.NowIf(t, err)
 			fail.Unless(t, a.missing(1), order.ErrUnavailable, "closed vouchers are not unknown")

@@ -116,9 +116,7 @@ func TestOpeningClearsSoldOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t, 0, nil)
-		if err := b.buy(t.Context(), 1); !errors.Is(err, voucher.ErrSoldOut) {
-			t.Fatal(err)
-		}
+		fail.NowUnless(t, b.buy(t.Context(), 1), voucher.ErrSoldOut)
 		b.put(0, 1)
 		_ = b.voucher(&b.store.voucher).buckets[0].voucher.markClosed(b.voucher(&b.store.voucher).buckets[0], 2, ledger.Closed)
 		fail.NowIf(t, b.Open(t.Context(), &b.store.voucher))

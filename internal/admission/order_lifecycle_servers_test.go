@@ -220,9 +220,7 @@ func TestStockReturnsToItsBucket(t *testing.T) {
 		id := s.bought(v, user+1)
 		orders[user+1] = id
 	}
-	if _, err := s.place(t.Context(), v, 5); !errors.Is(err, voucher.ErrSoldOut) {
-		t.Fatalf("a fifth order of four: %v", err)
-	}
+	fail.NowUnless(t, fail.Of(s.place(t.Context(), v, 5)), voucher.ErrSoldOut, "a fifth order of four")
 	for user := range int64(2) {
 		o, err := s.lifecycle.Cancel(t.Context(), orders[user+1])
 		if err != nil || o.Status != order.Cancelled {
@@ -342,9 +340,7 @@ func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	}
 	for _, process := range []*shop{s, &other} {
 		for range 3 { // the later ones are refused from memory
-			if _, err := process.place(t.Context(), v, 3); !errors.Is(err, voucher.ErrSoldOut) {
-				t.Fatalf("a third order of two: %v", err)
-			}
+			fail.NowUnless(t, fail.Of(process.place(t.Context(), v, 3)), voucher.ErrSoldOut, "a third order of two")
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

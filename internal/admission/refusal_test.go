@@ -29,9 +29,7 @@ func TestRefusalFromMemory(t *testing.T) {
 		fail.NowIf(t, foretold(1), "before anybody has bought")
 		fail.NowIf(t, b.buy(t.Context(), 1))
 		for user := range int64(1000) {
-			if err := foretold(user + 2); !errors.Is(err, voucher.ErrSoldOut) {
-				t.Fatal(err)
-			}
+			fail.NowUnless(t, foretold(user+2), voucher.ErrSoldOut)
 		}
 		fail.Unequal(t, refused, 1000, "refusals that were counted")
 

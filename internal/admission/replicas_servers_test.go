@@ -237,9 +237,7 @@ func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	g := r.process()
 	fail.NowIf(t, r.buy(g, 1, 11))
 	link.Cut()
-	if err := r.buy(g, 2, 21); !errors.Is(err, order.ErrUnavailable) {
-		t.Fatalf("without a replica: %v", err)
-	}
+	fail.NowUnless(t, r.buy(g, 2, 21), order.ErrUnavailable, "without a replica")
 	r.takeAll()
 	primary.Kill()
 	replica.Promote()

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 
@@ -41,9 +40,7 @@ func TestReturnThatAFailoverForgets(t *testing.T) {
 			}
 			s.bought(v, other)
 			s.acknowledged(v)
-			if _, err := s.place(t.Context(), v, user); !errors.Is(err, order.ErrAlreadyOrdered) {
-				t.Fatalf("the return is not lost: %v", err)
-			}
+			fail.NowUnless(t, fail.Of(s.place(t.Context(), v, user)), order.ErrAlreadyOrdered, "the return is not lost")
 
 			s.gate.Check(t.Context())
 			testkit.Until(t, "the user can buy again", func() bool {

@@ -154,14 +154,10 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 				{ledger.Known{Epoch: m.epoch, Returned: m.back, User: 9999, Order: 1}, later, ledger.DataLost},
 				{ledger.Known{Epoch: m.epoch}, now.Add(-time.Minute).UnixMilli(), ledger.Late},
 			} {
-				if a := ask(c.known, 100, c.expiry, batch); a.Verdict != c.want {
-					rt.Fatalf("%+v: verdict %d, want %d", c.known, a.Verdict, c.want)
-				}
+				fail.NowUnequal(rt, ask(c.known, 100, c.expiry, batch).Verdict, c.want, "%+v: verdict", c.known)
 			}
 			s.client.HSet(ctx, keys.Meta, ledger.FieldBusy, 1) // a script stopped in its middle
-			if a := ask(ledger.Known{Epoch: m.epoch}, 100, later, batch); a.Verdict != ledger.Torn {
-				rt.Fatalf("the bucket is torn: verdict %d", a.Verdict)
-			}
+			fail.NowUnequal(rt, ask(ledger.Known{Epoch: m.epoch}, 100, later, batch).Verdict, ledger.Torn, "the bucket is torn: verdict")
 			s.client.HSet(ctx, keys.Meta, ledger.FieldBusy, 0)
 		},
 		"acknowledge": func(rt *rapid.T) {
@@ -179,9 +175,7 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			length := s.client.XLen(ctx, keys.Orders).Val()
 			for range 2 { // the second one changes nothing
 				fail.NowIf(rt, scripts.Split(ctx, s.client, keys, id))
-				if got := s.client.XLen(ctx, keys.Orders).Val(); got != length+int64(len(orders))-1 {
-					rt.Fatalf("%d entries and then %d, an entry had %d orders", length, got, len(orders))
-				}
+				fail.NowUnequal(rt, s.client.XLen(ctx, keys.Orders).Val(), length+int64(len(orders))-1, "entries, of %d before, one of which had %d orders", length, len(orders))
 			}
 			if len(orders) == 1 {
 				return
@@ -240,7 +234,5 @@ func scriptInvariant(ctx context.Context, rt *rapid.T, s *fixture, server *ledge
 	if !reflect.DeepEqual(got, want) {
 		rt.Fatalf("Redis has %+v, want %+v", got, want)
 	}
-	if n := s.client.HLen(ctx, keys.Users).Val(); n != int64(len(m.users)) {
-		rt.Fatalf("%d users, want %d", n, len(m.users))
-	}
+	fail.NowUnequal(rt, s.client.HLen(ctx, keys.Users).Val(), int64(len(m.users)), "users")
 }

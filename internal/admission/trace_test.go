@@ -48,9 +48,7 @@ func TestEntriesHaveTheTraceOfTheirCall(t *testing.T) {
 			if want != nil {
 				o.ID = 200
 			}
-			if err := g.Admit(ctx, &s.store.voucher, o); !errors.Is(err, want) {
-				t.Fatalf("user %d: %v, want %v", user, err, want)
-			}
+			fail.NowUnless(t, g.Admit(ctx, &s.store.voucher, o), want, "user %d", user)
 		}
 	}
 	entries, err := s.client.XRange(t.Context(), s.keys.Orders, "-", "+").Result()

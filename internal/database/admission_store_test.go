@@ -282,9 +282,8 @@ func TestConcurrentRejectAndPersist(t *testing.T) {
 				}
 				return err
 			})
-			if one := outcomes[0]; outcomes != [4]order.Status{one, one, one, one} {
-				t.Fatalf("the calls returned %v", outcomes)
-			}
+			one := outcomes[0]
+			fail.NowUnequal(t, outcomes, [4]order.Status{one, one, one, one}, "the calls returned")
 			if outcomes[0] == order.Confirmed {
 				confirmed++
 			}

@@ -107,9 +107,7 @@ func abortPackets(t *testing.T, here, there *DB, firstID int64, enough func(abor
 		if err == nil {
 			continue
 		}
-		if failureOf(err) != collision {
-			t.Fatal(err)
-		}
+		fail.NowUnequal(t, failureOf(err), collision, "%v", err)
 		aborted++
 	}
 	return aborted

@@ -75,8 +75,6 @@ func TestPricesAreBounded(t *testing.T) {
 		if len(p.known) > maxPrices {
 			t.Fatalf("%d prices are remembered, want %d at most", len(p.known), maxPrices)
 		}
-		if p.known[first+1].cents != first+1 {
-			t.Fatal("the newest price is not remembered")
-		}
+		fail.NowUnequal(t, p.known[first+1].cents, first+1, "the newest price")
 	}
 }

@@ -2,7 +2,6 @@ package eventlog_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -113,9 +112,7 @@ func TestOrderIsRecorded(t *testing.T) {
 func TestRefusedOrderIsRolledBack(t *testing.T) {
 	service, w := newOrders(t, 3, func(*voucher.Policy) {})
 	for _, want := range []error{nil, order.ErrAlreadyOrdered} {
-		if _, err := service.Place(t.Context(), order.Request{VoucherID: 7, UserID: 17}); !errors.Is(err, want) {
-			t.Fatalf("Place = %v, want %v", err, want)
-		}
+		fail.NowUnless(t, fail.Of(service.Place(t.Context(), order.Request{VoucherID: 7, UserID: 17})), want, "Place")
 	}
 	var rolledBack []eventlog.Event
 	for _, e := range w.events(t) {

@@ -342,9 +342,7 @@ func TestPausedPastTheClaim(t *testing.T) {
 						return statuses, err
 					}}
 				})
-				if n := <-begun; n != 8 {
-					t.Fatalf("a batch of %d", n)
-				}
+				fail.NowUnequal(t, <-begun, 8, "orders of a batch")
 				_, stop := s.run(func(c *Config) {
 					c.ClaimIdle = 50 * time.Millisecond
 					c.Store = &fakeStore{AdmissionStore: store, persist: func(ctx context.Context, batch []contract.Accepted) ([]order.Status, error) {

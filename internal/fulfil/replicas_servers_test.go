@@ -8,6 +8,7 @@ import (
 
 	"seckill/internal/admission/ledger"
 	"seckill/internal/testkit"
+	"seckill/internal/testkit/fail"
 )
 
 // While replicas do not have an order, it is not written to the database: the replica that is promoted would sell its
@@ -36,9 +37,7 @@ func TestNothingIsWrittenThatReplicasLack(t *testing.T) {
 	}
 	before := waits()
 	testkit.Until(t, "the worker has asked for the replica again and again", func() bool { return waits() >= before+5 })
-	if n := written(); n != 2 {
-		t.Fatalf("%d orders were written, of 2 that a replica has", n)
-	}
+	fail.NowUnequal(t, written(), 2, "orders that were written, of 2 that a replica has")
 	replica.Resume()
 	s.waitUntilEmpty()
 	s.wantFinalState(0)

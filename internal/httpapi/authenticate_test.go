@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"seckill/internal/httpapi"
+	"seckill/internal/testkit/fail"
 )
 
 func TestUserAuthentication(t *testing.T) {
@@ -40,9 +41,7 @@ func TestUserAuthentication(t *testing.T) {
 			t.Run(c.name+"/"+mode.name, func(t *testing.T) {
 				r := newFixture(t, mode.options...)
 				rec := r.do(t, call{"POST", "/api/v1/vouchers/1/orders", "", c.headers})
-				if rec.Code != mode.want {
-					t.Fatalf("%d %s; want %d", rec.Code, rec.Body, mode.want)
-				}
+				fail.NowUnequal(t, rec.Code, mode.want, "%s", rec.Body)
 				switch mode.want {
 				case in:
 					if got := r.orders.requests(); len(got) != 1 || got[0].VoucherID != 1 || got[0].UserID != 42 || got[0].Key != 0 || got[0].ID != 0 {

@@ -107,9 +107,7 @@ func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 			}
 			r.now = r.now.Add(11 * time.Second)
 			third := r.do(t, keyed("k"))
-			if third.Code != http.StatusCreated {
-				t.Fatalf("when stale: %d %s", third.Code, third.Body)
-			}
+			fail.NowUnequal(t, third.Code, http.StatusCreated, "when stale: %s", third.Body)
 			got := r.orders.requests()
 			if len(got) != 2 || got[0].ID == 0 || got[0].ID != got[1].ID || got[0].Resumed || !got[1].Resumed {
 				t.Errorf("attempts %+v; want two with one id, the second resumed", got)
@@ -163,9 +161,7 @@ func TestLateRefusalsChangeNothing(t *testing.T) {
 			wantProblem(t, r.do(t, keyed("k")), http.StatusConflict, "busy") // the second is still at it
 			close(finish)
 			placed := <-second
-			if placed.Code != http.StatusCreated {
-				t.Fatalf("%d %s", placed.Code, placed.Body)
-			}
+			fail.NowUnequal(t, placed.Code, http.StatusCreated, "%s", placed.Body)
 			sameAnswer(t, placed, r.do(t, keyed("k")))
 			if got := r.orders.requests(); len(got) != 2 || got[0].ID != got[1].ID {
 				t.Errorf("attempts %+v; want two under one id", got)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"seckill/internal/order"
+	"seckill/internal/testkit/fail"
 	"seckill/internal/voucher"
 )
 
@@ -278,9 +279,7 @@ func TestPolicyIsDecoded(t *testing.T) {
 		"lock_ttl_ms": 200, "lock_wait_ms": 1000, "fault_seed": 7, "faults": [{"point": "critical-section", "effect": "error", "pause_ms": 400, "probability": 0.05}]}`)
 	r.want(t, call{"POST", "/api/v1/vouchers", body, nil}, http.StatusCreated)
 	got := r.vouchers.store.list[0].Policy
-	if len(got.Faults) != 1 {
-		t.Fatalf("policy %+v; want one fault", got)
-	}
+	fail.NowUnequal(t, len(got.Faults), 1, "faults of %+v", got)
 	fault := got.Faults[0]
 	got.Faults = nil
 	if fmt.Sprint(got) != fmt.Sprint(voucher.Policy{

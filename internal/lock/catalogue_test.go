@@ -23,9 +23,7 @@ func TestDocumentedLocks(t *testing.T) {
 			rows = append(rows, strings.Split(line, " | "))
 		}
 	}
-	if want := len(lock.Catalogue()); len(rows) != want {
-		t.Fatalf("%d rows, want %d", len(rows), want)
-	}
+	fail.NowUnequal(t, len(rows), len(lock.Catalogue()), "rows")
 	lives := map[lock.Store][]string{
 		lock.InProcess:   {"nowhere", "memory of one process"},
 		lock.InRedis:     {"one Redis", "one Redis, and the token in the database"},

@@ -98,9 +98,7 @@ func TestHeldIsReleasedAgainWhenOutcomeIsUnknown(t *testing.T) {
 	g := grant{err: lock.ErrUnavailable}
 	h := g.hold(t.Context(), time.Time{})
 	for range 2 {
-		if err := h.Release(t.Context()); !errors.Is(err, lock.ErrUnavailable) {
-			t.Fatalf("Release = %v, want ErrUnavailable", err)
-		}
+		fail.NowUnless(t, h.Release(t.Context()), lock.ErrUnavailable, "Release")
 	}
 	g.err = nil
 	fail.NowIf(t, h.Release(t.Context()))

@@ -85,12 +85,12 @@ func settings() []setting {
 		{name: "redis-password", arg: "password", usage: "password of Redis", secret: true,
 			set: func(c *Config, v string) error { c.RedisPassword = v; return nil }},
 		{name: "redis-db", arg: "number", usage: fmt.Sprintf("number of the Redis database, 0 to %d; a cluster has only 0 (default 0)", maxRedisDB),
-			set: func(c *Config, v string) (err error) { c.RedisDB, err = parseCount(v, maxRedisDB); return err }},
+			set: func(c *Config, v string) (err error) { c.RedisDB, err = parseNumber(v, 0, maxRedisDB); return err }},
 		{name: "key-prefix", arg: "prefix", usage: "prefix of every key in Redis, so that several installations can share one: 1 to 32 letters, digits, dots, hyphens, underscores and colons (default " + KeyPrefix + ")",
 			set: func(c *Config, v string) error { c.KeyPrefix = v; return checkPrefix(v) }},
 		{name: "redis-wait-replicas", arg: "number", usage: fmt.Sprintf("how many replicas of Redis must have an accepted order before its buyer is told and before it is written to the database, 0 to %d (default 0: the primary's word is enough)", maxWaitReplicas),
 			set: func(c *Config, v string) (err error) {
-				c.WaitReplicas, err = parseCount(v, maxWaitReplicas)
+				c.WaitReplicas, err = parseNumber(v, 0, maxWaitReplicas)
 				return err
 			}},
 		{name: "lock-redis-addrs", arg: "host:port,…", usage: "independent Redis nodes for the locks multi and red", address: true,
@@ -100,7 +100,10 @@ func settings() []setting {
 		{name: "zookeeper-addrs", arg: "host:port,…", usage: "ZooKeeper servers for the locks zk-node and zk-queue", address: true,
 			set: func(c *Config, v string) (err error) { c.ZooKeeperAddrs, err = addrList(v); return err }},
 		{name: "lock-watchdog", arg: "duration", usage: fmt.Sprintf("lease of the locks that are renewed while they are held, %v to %v (default: each mechanism's own, 30s)", minLockWatchdog, lock.MaxTTL),
-			set: func(c *Config, v string) (err error) { c.LockWatchdog, err = parseWatchdog(v); return err }},
+			set: func(c *Config, v string) (err error) {
+				c.LockWatchdog, err = parseDuration(v, "500ms or 30s", minLockWatchdog, lock.MaxTTL)
+				return err
+			}},
 		{name: "lab", arg: "", usage: "lab mode: unsafe policies, faults, X-User-ID and admin calls without a token (default: only when embedded)",
 			set: func(c *Config, v string) (err error) { c.Lab, err = parseBool(v); return err }},
 		{name: "lab-allow-remote", arg: "", usage: "let lab mode listen beyond loopback",

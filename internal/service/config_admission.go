@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
 	"time"
 
 	"seckill/internal/admission"
@@ -42,56 +41,32 @@ func admissionSettings() []setting {
 	return []setting{
 		{name: "max-pending", arg: "number", usage: fmt.Sprintf("how many orders of a voucher may be accepted and not in the database yet; beyond that buyers are told to come again, 1 to %d (default 100000)", mostPending),
 			set: func(c *Config, v string) (err error) {
-				c.Admission.MaxPending, err = parseBound(v, mostPending)
+				c.Admission.MaxPending, err = parseNumber[int64](v, 1, mostPending)
 				return err
 			}},
 		{name: "orders-per-entry", arg: "number", usage: fmt.Sprintf("how many of the orders that are accepted together go through Redis in one entry, 1 to %d (default %d); 1 while processes run that are older than this setting, which reject longer entries", admission.MaxBatch, ledger.DefaultOrdersPerEntry),
 			set: func(c *Config, v string) (err error) {
-				c.Admission.OrdersPerEntry, err = parseBound(v, admission.MaxBatch)
+				c.Admission.OrdersPerEntry, err = parseNumber[int64](v, 1, admission.MaxBatch)
 				return err
 			}},
 		{name: "max-in-flight", arg: "number", usage: fmt.Sprintf("how many buyers may wait for this process's decision at a time; beyond that they are told to come again, 1 to %d (default 20000)", mostInFlight),
 			set: func(c *Config, v string) (err error) {
-				c.Admission.MaxInFlight, err = parseBound(v, mostInFlight)
+				c.Admission.MaxInFlight, err = parseNumber[int64](v, 1, mostInFlight)
 				return err
 			}},
 		{name: "claim-idle", arg: "duration", usage: fmt.Sprintf("how long a process may hold accepted orders without finishing them before another one takes them over, %v to %v (default 30s)", minClaimIdle, maxClaimIdle),
-			set: func(c *Config, v string) (err error) { c.Admission.ClaimIdle, err = parseClaimIdle(v); return err }},
+			set: func(c *Config, v string) (err error) {
+				c.Admission.ClaimIdle, err = parseDuration(v, "5s or 1m", minClaimIdle, maxClaimIdle)
+				return err
+			}},
 		{name: "forget-after", arg: "duration", usage: fmt.Sprintf("how long after the end of its sale a voucher that was sold by admission is removed from Redis, once all of its orders are in the database and its stock balances, %v to %v (default %v)", minForgetAfter, maxForgetAfter, defaultForgetAfter),
-			set: func(c *Config, v string) (err error) { c.Admission.ForgetAfter, err = parseForgetAfter(v); return err }},
+			set: func(c *Config, v string) (err error) {
+				c.Admission.ForgetAfter, err = parseDuration(v, "90m or 24h", minForgetAfter, maxForgetAfter)
+				return err
+			}},
 		{name: "instance", arg: "name", usage: "name of this process as a consumer of the streams of accepted orders: no other process has it, and a process that restarts keeps it, to go on at once with its unfinished orders (default: host, process id and a random part)",
 			set: func(c *Config, v string) error { c.Admission.Instance = v; return checkInstance(v) }},
 	}
-}
-
-func parseBound(v string, most int64) (int64, error) {
-	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < 1 || n > most {
-		return 0, fmt.Errorf("want a number from 1 to %d", most)
-	}
-	return n, nil
-}
-
-func parseClaimIdle(v string) (time.Duration, error) {
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		return 0, errors.New("want a duration, such as 5s or 1m")
-	}
-	if d < minClaimIdle || d > maxClaimIdle {
-		return 0, fmt.Errorf("want %v to %v", minClaimIdle, maxClaimIdle)
-	}
-	return d, nil
-}
-
-func parseForgetAfter(v string) (time.Duration, error) {
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		return 0, errors.New("want a duration, such as 90m or 24h")
-	}
-	if d < minForgetAfter || d > maxForgetAfter {
-		return 0, fmt.Errorf("want %v to %v", minForgetAfter, maxForgetAfter)
-	}
-	return d, nil
 }
 
 // checkInstance accepts names that are easy to read and to type in redis-cli, where they are part of the

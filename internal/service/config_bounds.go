@@ -44,7 +44,7 @@ func boundSettings() []setting {
 		return setting{
 			name: name, arg: "number", usage: fmt.Sprintf("%s, 0 (any number) to %d (default %d)", what, maxBound, standard),
 			set: func(c *Config, v string) (err error) {
-				*of(&c.Bounds), err = parseCount(v, maxBound)
+				*of(&c.Bounds), err = parseNumber(v, 0, maxBound)
 				return err
 			},
 		}

@@ -22,9 +22,15 @@ func limitSettings() []setting {
 		{name: "user-lookups", arg: "number", usage: fmt.Sprintf("how often per second each user may ask this process for orders that were placed, and twice as often at once (default %d)", defaultUserLookups),
 			set: func(c *Config, v string) (err error) { c.UserLookups, err = parseRate(v); return err }},
 		{name: "user-keys", arg: "number", usage: fmt.Sprintf("how many new idempotency keys of each user this process stores per hour, and as many at once, 1 to %d (default %d)", maxUserKeys, defaultUserKeys),
-			set: func(c *Config, v string) (err error) { c.UserKeys, err = parseBound(v, maxUserKeys); return err }},
+			set: func(c *Config, v string) (err error) {
+				c.UserKeys, err = parseNumber[int64](v, 1, maxUserKeys)
+				return err
+			}},
 		{name: "user-cancels", arg: "number", usage: fmt.Sprintf("how many orders each user may cancel at this process per hour, and as many at once, 1 to %d (default %d)", maxUserKeys, defaultUserCancels),
-			set: func(c *Config, v string) (err error) { c.UserCancels, err = parseBound(v, maxUserKeys); return err }},
+			set: func(c *Config, v string) (err error) {
+				c.UserCancels, err = parseNumber[int64](v, 1, maxUserKeys)
+				return err
+			}},
 	}
 }
 

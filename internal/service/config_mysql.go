@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 
 	"seckill/internal/database"
 )
@@ -23,21 +22,13 @@ const maxPool = 10_000
 func mysqlSettings() []setting {
 	pool := func(name, what string, standard int, of func(*Config) *int) setting {
 		return setting{name: name, arg: "number", usage: fmt.Sprintf("connections to the database %s, 1 to %d (default %d)", what, maxPool, standard),
-			set: func(c *Config, v string) (err error) { *of(c), err = parsePool(v); return err }}
+			set: func(c *Config, v string) (err error) { *of(c), err = parseNumber(v, 1, maxPool); return err }}
 	}
 	return append([]setting{
 		pool("mysql-readers", "for reads and single statements", database.DefaultReaders, func(c *Config) *int { return &c.MySQL.Readers }),
 		pool("mysql-writers", "for transactions, a quarter of them for the admission flow", database.DefaultWriters, func(c *Config) *int { return &c.MySQL.Writers }),
 		pool("mysql-locks", "for locks that are kept there", database.DefaultLocks, func(c *Config) *int { return &c.MySQL.Locks }),
 	}, tlsSettings("mysql", "the database", func(c *Config) *tlsConfig { return &c.MySQL.TLS })...)
-}
-
-func parsePool(v string) (int, error) {
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 1 || n > maxPool {
-		return 0, fmt.Errorf("want a number from 1 to %d", maxPool)
-	}
-	return n, nil
 }
 
 // openDatabase connects to the database that is configured.

@@ -28,7 +28,7 @@ func redisSettings() []setting {
 		{name: "redis-sentinel-password", arg: "password", usage: "password of the sentinels (default: none)", secret: true,
 			set: func(c *Config, v string) error { c.Redis.SentinelPassword = v; return nil }},
 		{name: "redis-pool", arg: "number", usage: fmt.Sprintf("connections of each pool to Redis, 1 to %d (default %d); there are four pools, and one for each lock node", maxPool, defaultRedisPool),
-			set: func(c *Config, v string) (err error) { c.Redis.Pool, err = parsePool(v); return err }},
+			set: func(c *Config, v string) (err error) { c.Redis.Pool, err = parseNumber(v, 1, maxPool); return err }},
 	}, tlsSettings("redis", "Redis, its sentinels and the lock nodes", func(c *Config) *tlsConfig { return &c.Redis.TLS })...)
 }
 

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -18,28 +17,22 @@ const (
 	closing = 30 * time.Second
 )
 
+const shutdownExamples = "0s or 5s"
+
 // stopLimit is when a stop has failed.
 func (c Config) stopLimit() time.Duration { return c.ShutdownDelay + c.ShutdownTimeout + closing }
 
 func stopSettings() []setting {
 	return []setting{
 		{name: "shutdown-delay", arg: "duration", usage: fmt.Sprintf("how long the service goes on serving after it was told to stop, while /readyz already says no, 0s to %v (default %v; embedded: 0s)", maxShutdown, defaultShutdownDelay),
-			set: func(c *Config, v string) (err error) { c.ShutdownDelay, err = parseShutdown(v, 0); return err }},
+			set: func(c *Config, v string) (err error) {
+				c.ShutdownDelay, err = parseDuration(v, shutdownExamples, 0, maxShutdown)
+				return err
+			}},
 		{name: "shutdown-timeout", arg: "duration", usage: fmt.Sprintf("how long requests may take to finish after that before they are cancelled, 100ms to %v (default %v)", maxShutdown, defaultShutdownTimeout),
 			set: func(c *Config, v string) (err error) {
-				c.ShutdownTimeout, err = parseShutdown(v, 100*time.Millisecond)
+				c.ShutdownTimeout, err = parseDuration(v, shutdownExamples, 100*time.Millisecond, maxShutdown)
 				return err
 			}},
 	}
-}
-
-func parseShutdown(v string, least time.Duration) (time.Duration, error) {
-	d, err := time.ParseDuration(v)
-	if err != nil {
-		return 0, errors.New("want a duration, such as 0s or 5s")
-	}
-	if d < least || d > maxShutdown {
-		return 0, fmt.Errorf("want %v to %v", least, maxShutdown)
-	}
-	return d, nil
 }

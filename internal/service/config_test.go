@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"io"
 	"log/slog"
@@ -189,9 +188,7 @@ func TestLoopback(t *testing.T) {
 
 func TestHelpShowsEverySetting(t *testing.T) {
 	var help strings.Builder
-	if _, err := ParseConfig([]string{"-help"}, nil, &help); !errors.Is(err, flag.ErrHelp) {
-		t.Fatalf("err = %v", err)
-	}
+	fail.NowUnless(t, fail.Of(ParseConfig([]string{"-help"}, nil, &help)), flag.ErrHelp)
 	for _, s := range settings() {
 		if !strings.Contains(help.String(), "-"+s.name) || !strings.Contains(help.String(), s.env()) {
 			t.Errorf("the help does not show %s", s.name)

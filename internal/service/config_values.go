@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"seckill/internal/lock"
 )
 
 // minLockWatchdog leaves enough time to repeat a failed renewal.
@@ -61,13 +59,14 @@ func parseBool(v string) (bool, error) {
 	return b, nil
 }
 
-func parseWatchdog(v string) (time.Duration, error) {
+// parseDuration accepts a duration between two. The examples are told to who gives something else.
+func parseDuration(v, examples string, least, most time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(v)
-	if err != nil {
-		return 0, errors.New("want a duration, such as 500ms or 30s")
-	}
-	if d < minLockWatchdog || d > lock.MaxTTL {
-		return 0, fmt.Errorf("want %v to %v", minLockWatchdog, lock.MaxTTL)
+	switch {
+	case err != nil:
+		return 0, errors.New("want a duration, such as " + examples)
+	case d < least || d > most:
+		return 0, fmt.Errorf("want %v to %v", least, most)
 	}
 	return d, nil
 }
@@ -87,12 +86,12 @@ func checkPrefix(v string) error {
 // maxWaitReplicas is more replicas than any installation waits for.
 const maxWaitReplicas = 16
 
-func parseCount(v string, most int) (int, error) {
-	n, err := strconv.Atoi(v)
-	if err != nil || n < 0 || n > most {
-		return 0, fmt.Errorf("want a number from 0 to %d", most)
+func parseNumber[N int | int64](v string, least, most N) (N, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < int64(least) || n > int64(most) {
+		return 0, fmt.Errorf("want a number from %d to %d", least, most)
 	}
-	return n, nil
+	return N(n), nil
 }
 
 func oneOf(v string, allowed ...string) error {

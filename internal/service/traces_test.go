@@ -56,9 +56,7 @@ func (c *collected) one(t *testing.T, name string, which func(*otlp.Span) bool) 
 			found = append(found, s)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("of %s there are %d in %v", name, len(found), c.spans)
-	}
+	fail.NowUnequal(t, len(found), 1, "%s in %v", name, c.spans)
 	return found[0]
 }
 
@@ -85,9 +83,7 @@ func TestTracesOfAnOrder(t *testing.T) {
 	url, _, _ := strings.Cut(harness.CurlLine.FindStringSubmatch(r.Curl)[3], "/api/")
 	sale := harness.OpenSale(t, 3, harness.AdmissionPolicy, harness.Process{URL: url})
 	got := sale.BuyUntilAnswered(0, 1, "first")
-	if got.Code != "accepted" {
-		t.Fatalf("told %+v", got)
-	}
+	fail.NowUnequal(t, got.Code, "accepted")
 	sale.AtRest(0)
 	fail.If(t, r.End())
 

@@ -59,9 +59,7 @@ func TestCacheDoesNotServeAnOldAbsence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 				for range 2 {
-					if _, err := cache.Read(t.Context(), id); !errors.Is(err, voucher.ErrNotFound) {
-						t.Fatal(err)
-					}
+					fail.NowUnless(t, fail.Of(cache.Read(t.Context(), id)), voucher.ErrNotFound)
 				}
 				store.wantQueries(t, 1, 0) // within the TTL
 				store.also.Store(id)
@@ -92,9 +90,7 @@ func TestCachePagesAreCountedByLoad(t *testing.T) {
 		}
 		down := errors.New("down")
 		store.fail.Store(&down)
-		if _, err := stockOf(30); !errors.Is(err, down) {
-			t.Fatal(err)
-		}
+		fail.NowUnless(t, fail.Of(stockOf(30)), down)
 		simulate.Sleep(time.Hour)
 		store.fail.Store(nil)
 		store.stock.Store(9)

@@ -163,12 +163,8 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 		store.fail.Store(&down)
 		for range 3 {
 			for range 10 {
-				if _, err := cache.Voucher(t.Context(), 1); !errors.Is(err, down) {
-					t.Fatalf("err = %v, want the store's", err)
-				}
-				if _, err := cache.Vouchers(t.Context(), voucher.List{}, 10); !errors.Is(err, down) {
-					t.Fatalf("the list: err = %v, want the store's", err)
-				}
+				fail.NowUnless(t, fail.Of(cache.Voucher(t.Context(), 1)), down)
+				fail.NowUnless(t, fail.Of(cache.Vouchers(t.Context(), voucher.List{}, 10)), down, "the list")
 			}
 			simulate.Sleep(100 * time.Millisecond)
 		}

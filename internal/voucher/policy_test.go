@@ -52,9 +52,7 @@ func TestSeededFaultsHitTheSameUsers(t *testing.T) {
 	hits := func(p *voucher.Policy, user int64) [5]bool {
 		var by [5]bool
 		for _, f := range p.FaultsFor(user) {
-			if f.Probability != 0 {
-				t.Fatalf("not decided: %+v", f)
-			}
+			fail.NowUnequal(t, f.Probability, 0, "not decided: %+v", f)
 			by[f.PauseMS] = true
 		}
 		return by
@@ -66,9 +64,7 @@ func TestSeededFaultsHitTheSameUsers(t *testing.T) {
 	}
 	for user := int64(1); user <= users; user++ {
 		got := hits(first, user)
-		if got != hits(again, user) {
-			t.Fatalf("user %d: two equal policies differ", user)
-		}
+		fail.NowUnequal(t, got, hits(again, user), "user %d, by two equal policies", user)
 		if !got[2] || !got[3] {
 			t.Fatalf("user %d is not hit by a fault without a probability: %v", user, got)
 		}

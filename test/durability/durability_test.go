@@ -160,9 +160,7 @@ func (d *crashTest) sell(users int) map[string]int {
 	codes, orders := d.sale.OrderAllBy(func(i, user int) harness.Outcome {
 		return d.sale.BuyUntilAnswered(i, user, fmt.Sprintf("%d-%d", users, user))
 	}, users, 1, nil)
-	if codes["accepted"]+codes["already_ordered"] != users {
-		d.t.Fatalf("%v", codes)
-	}
+	fail.NowUnequal(d.t, codes["accepted"]+codes["already_ordered"], users, "%v", codes)
 	return orders
 }
 
@@ -179,9 +177,7 @@ func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 	}
 	for ; ; user++ {
 		got := d.sale.BuyUntilAnswered(user, user, fmt.Sprintf("held-%d", user))
-		if got.Code != "accepted" {
-			d.t.Fatalf("told %+v", got)
-		}
+		fail.NowUnequal(d.t, got.Code, "accepted")
 		held[got.Order] = user
 		// A worker waits for the row until it has persisted its batch, and reads nothing meanwhile. So what is not
 		// delivered while all of them wait stays in the stream.

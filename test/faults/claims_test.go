@@ -38,9 +38,7 @@ func openerDies(t *testing.T, figures *harness.Figures) {
 	// The workers are held up with what they have; the rest goes to the third process.
 	for user := 21; client.XPending(t.Context(), sale.Keys().Orders, ledger.Group).Val().Consumers["ghost-"+sale.Voucher+"-1"] == 0; user++ {
 		got := sale.BuyUntilAnswered(0, user, "key-"+strconv.Itoa(user))
-		if got.Code != "accepted" {
-			t.Fatalf("told %+v", got)
-		}
+		fail.NowUnequal(t, got.Code, "accepted")
 		orders[got.Order] = user
 		_ = client.XReadGroup(t.Context(), &redis.XReadGroupArgs{ // it may find nothing
 			Group: ledger.Group, Consumer: "ghost-" + sale.Voucher + "-1", Streams: []string{sale.Keys().Orders, ">"}, Block: -1,
@@ -48,9 +46,7 @@ func openerDies(t *testing.T, figures *harness.Figures) {
 	}
 	release()
 	fail.NowIf(t, client.HSet(t.Context(), sale.Keys().Meta, ledger.FieldEpoch, 1).Err())
-	if got := sale.Buy(0, 99, ""); got.Code != "unavailable" {
-		t.Fatalf("told %+v", got)
-	}
+	fail.NowUnequal(t, sale.Buy(0, 99, "").Code, "unavailable")
 	a.WaitLine(t, "admission waits for pending orders")
 	a.Kill()
 	killed := time.Now()

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -36,9 +35,7 @@ func TestStartRefusesEviction(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), harness.Patience) // if it starts
 			defer cancel()
 			err = service.Run(ctx, cfg, io.Discard, io.Discard)
-			if !errors.Is(err, rediswatch.ErrEvicts) {
-				t.Fatalf("err = %v", err)
-			}
+			fail.NowUnless(t, err, rediswatch.ErrEvicts)
 			for _, said := range []string{setting + ": ", redis.Addr(), "volatile-lru", "noeviction", "SECKILL_ALLOW_EVICTION=1"} {
 				if !strings.Contains(err.Error(), said) {
 					t.Errorf("%q does not say %q", err, said)
@@ -126,9 +123,7 @@ func TestKeysAreEvictedWhereThatIsAllowed(t *testing.T) {
 	const stock = 300
 	sale := harness.OpenSale(t, stock, harness.AdmissionPolicy, p)
 	codes, persisted := sale.OrderAllUntilAnswered(100)
-	if codes["accepted"] != 100 {
-		t.Fatal(codes)
-	}
+	fail.NowUnequal(t, codes["accepted"], 100, "%v", codes)
 	sale.AtRest(0)
 	release := sale.HoldRow(s.DB)
 	_, onTheirWay := sale.OrderAllUnder("pending-", 200) // half of these users have an order

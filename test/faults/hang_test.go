@@ -46,9 +46,7 @@ func readsWhileHanging(t *testing.T, each int, figures *harness.Figures) {
 	a := harness.Start(t, harness.Stores{DB: db, Redis: []string{testkit.NewRedis(t).Addr()}})
 	sale := harness.OpenSale(t, 5, harness.AdmissionPolicy, a)
 	got := sale.BuyUntilAnswered(0, 1, "first")
-	if got.Code != "accepted" {
-		t.Fatalf("%+v", got)
-	}
+	fail.NowUnequal(t, got.Code, "accepted")
 	line.BlackholeReplies()
 	var readers sync.WaitGroup
 	for _, path := range []string{"/api/v1/orders", "/api/v1/orders/" + got.Order, "/api/v1/orders/" + got.Order + "?wait=1s", "/api/v1/vouchers/77"} {

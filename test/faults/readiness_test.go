@@ -106,9 +106,7 @@ func TestReadyWhileMySQLLocks(t *testing.T) {
 	user := 0
 	for end := time.Now().Add(leaseOfRedis + time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		user++
-		if got := sale.BuyUntilAnswered(0, user, "key-"+strconv.Itoa(user)); got.Code != "created" {
-			t.Fatalf("order %d, Redis stopped: %+v", user, got)
-		}
+		fail.NowUnequal(t, sale.BuyUntilAnswered(0, user, "key-"+strconv.Itoa(user)).Code, "created", "order %d, Redis stopped", user)
 		if status, flows := readyFlows(t, p); status != http.StatusOK || !flows["locked-mysql"].Ready || flows["admission"].Ready {
 			t.Fatalf("Redis is stopped: %d %+v", status, flows)
 		}

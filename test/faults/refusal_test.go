@@ -50,9 +50,7 @@ func refuseRequests(t *testing.T, server *testkit.SQLServer, only ...uint16) {
 	locked := harness.OpenSale(t, 10_000, `{}`, p)
 	admitted := harness.OpenSale(t, 10_000, `{"flow":"admission"}`, p)
 	bought := locked.BuyUntilAnswered(0, 1, "first")
-	if bought.Code != "created" {
-		t.Fatalf("told %+v", bought)
-	}
+	fail.NowUnequal(t, bought.Code, "created")
 	if got := admitted.BuyUntilAnswered(0, 1, "first"); got.Code != "accepted" { // the process knows the voucher from here on
 		t.Fatalf("told %+v", got)
 	}

@@ -17,14 +17,10 @@ func TestRepetitionAfterADeathGetsTheOneAnswer(t *testing.T) {
 	s := harness.NewStores(t)
 	a, b := harness.Start(t, s), harness.Start(t, s)
 	sale := harness.OpenSale(t, 10, `{"faults":[{"point":"after-commit","effect":"kill"}]}`, a, b)
-	if got := sale.Buy(0, 42, "once-only"); got.Code != "network" {
-		t.Fatalf("the process that should have died answered %+v", got)
-	}
+	fail.NowUnequal(t, sale.Buy(0, 42, "once-only").Code, "network", "the process that should have died")
 	<-a.Done()
 	got := sale.BuyUntilAnswered(1, 42, "once-only") // until then the reservation is still the dead process's
-	if got.Code != "created" {
-		t.Fatalf("the repetition was told %+v", got)
-	}
+	fail.NowUnequal(t, got.Code, "created", "the repetition")
 	fail.Unequal(t, sale.BuyUntilAnswered(1, 42, "once-only"), got, "told %+v, then", got)
 	if a := sale.Audit(1); a.Orders != 1 || !a.Balanced {
 		t.Errorf("%+v", a)
@@ -41,9 +37,7 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 	a := harness.Start(t, harness.Stores{DB: db, Redis: []string{line.Addr()}})
 	b := harness.Start(t, harness.Stores{DB: db, Redis: []string{server.Addr()}}.With("SECKILL_CLAIM_IDLE=1s"))
 	sale := harness.OpenSale(t, 10, harness.AdmissionPolicy, a, b)
-	if got := sale.BuyUntilAnswered(0, 1, "first"); got.Code != "accepted" {
-		t.Fatalf("told %+v", got)
-	}
+	fail.NowUnequal(t, sale.BuyUntilAnswered(0, 1, "first").Code, "accepted")
 	// Process a needs an idle connection for the order: a new one would wait for a reply first,
 	// and others use connections too.
 	var warm sync.WaitGroup
@@ -64,9 +58,7 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 	})
 	a.Kill()
 	<-a.Done()
-	if got := <-told; got.Code != "network" {
-		t.Fatalf("the process that died answered %+v", got)
-	}
+	fail.NowUnequal(t, (<-told).Code, "network", "the process that died")
 	sale.URLs = []string{b.URL}
 	for range 2 {
 		if got := sale.BuyUntilAnswered(0, 42, "once-only"); got.Code != "accepted" || got.Order != admitted {

@@ -174,9 +174,7 @@ func stopWhileHanging(t *testing.T, database, redis bool, figures *harness.Figur
 	p := harness.Start(t, s.With("SECKILL_SHUTDOWN_TIMEOUT="+timeout.String()))
 	locked, admitted := harness.OpenSale(t, 100, `{}`, p), harness.OpenSale(t, 100, harness.AdmissionPolicy, p)
 	accepted := admitted.Buy(0, 1, "")
-	if accepted.Code != "accepted" {
-		t.Fatal(accepted.Code)
-	}
+	fail.NowUnequal(t, accepted.Code, "accepted")
 	// What hangs in each case: locked orders need both, orders by admission need Redis.
 	hanging := []*harness.Sale{locked}
 	if redis {

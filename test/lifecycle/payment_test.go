@@ -81,9 +81,7 @@ func openShop(t *testing.T, behaviour sandbox.Behaviour) *shop {
 func (s *shop) request(t *testing.T, user int, method, path, body string, want int, answer any) {
 	t.Helper()
 	status, text := harness.Call(t, method, s.url+path, http.Header{"X-User-ID": {fmt.Sprint(user)}}, body)
-	if status != want {
-		t.Fatalf("%s %s: %d %s, want %d", method, path, status, text, want)
-	}
+	fail.NowUnequal(t, status, want, "%s %s: %s", method, path, text)
 	if answer != nil {
 		fail.NowIf(t, json.Unmarshal([]byte(text), answer), "%s", text)
 	}

@@ -76,12 +76,7 @@ func pageFollowsAllOrders(b context.Context, t *testing.T) {
 	url := s.URLOfBanner(t)
 	const orders = 6
 	for i := range orders {
-		status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil, fmt.Sprintf(
-			`{"title":"Bill %d","stock":5,"price_cents":1250,"pay_within_s":600,"begin_at":%q,"end_at":%q}`,
-			i, past.UTC().Format(time.RFC3339Nano), future.UTC().Format(time.RFC3339Nano)))
-		if status != http.StatusCreated {
-			t.Fatalf("%d %s", status, body)
-		}
+		sellUnpaid(t, url, fmt.Sprint("Bill ", i), 5, past)
 	}
 	v := visit(b, t, url+"/", "en")
 	v.untilThere("Bill 5")

@@ -3,10 +3,8 @@ package pages
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -21,12 +19,7 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
 	const title = "To be paid"
-	status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil, fmt.Sprintf(
-		`{"title":%q,"stock":5,"price_cents":1250,"value_cents":2000,"pay_within_s":600,"begin_at":%q,"end_at":%q}`,
-		title, past.UTC().Format(time.RFC3339Nano), future.UTC().Format(time.RFC3339Nano)))
-	if status != http.StatusCreated {
-		t.Fatalf("%d %s", status, body)
-	}
+	sellUnpaid(t, url, title, 5, past)
 	v := visit(b, t, url+"/", "en")
 	v.untilThere(title)
 	v.do(holdFirstWait)

@@ -152,13 +152,23 @@ func sell(t *testing.T, url, title string, stock int, begin, end time.Time, poli
 		name, value, _ := strings.Cut(header, ": ")
 		h.Set(name, value)
 	}
-	status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", h, fmt.Sprintf(
-		`{"title":%q,"stock":%d,"price_cents":1250,"value_cents":2000,"begin_at":%q,"end_at":%q,"policy":%s}`,
-		title, stock, begin.UTC().Format(time.RFC3339Nano), end.UTC().Format(time.RFC3339Nano), policy))
-	if status != http.StatusCreated {
-		t.Fatalf("%d %s", status, body)
-	}
+	body := putOnSale(t, url, h, fmt.Sprintf(`"title":%q,"stock":%d,"policy":%s`, title, stock, policy), begin, end)
 	return url + "/api/v1/vouchers/" + regexp.MustCompile(`\d+`).FindString(body) + "/orders"
+}
+
+// sellUnpaid puts a voucher on sale that is to be paid.
+func sellUnpaid(t *testing.T, url, title string, stock int, begin time.Time) {
+	t.Helper()
+	putOnSale(t, url, nil, fmt.Sprintf(`"title":%q,"stock":%d,"pay_within_s":600`, title, stock), begin, future)
+}
+
+func putOnSale(t *testing.T, url string, h http.Header, fields string, begin, end time.Time) (answer string) {
+	t.Helper()
+	status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", h, fmt.Sprintf(
+		`{%s,"price_cents":1250,"value_cents":2000,"begin_at":%q,"end_at":%q}`,
+		fields, begin.UTC().Format(time.RFC3339Nano), end.UTC().Format(time.RFC3339Nano)))
+	fail.NowUnequal(t, status, http.StatusCreated, "%s", body)
+	return body
 }
 
 var past, future = time.Now().Add(-time.Hour), time.Now().Add(30 * 24 * time.Hour)

@@ -80,19 +80,11 @@ const holdOrders = `(() => {
 func pageDoubleTap(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
-	sellUnpaid := func(title string) {
-		status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil, fmt.Sprintf(
-			`{"title":%q,"stock":5,"price_cents":1250,"pay_within_s":600,"begin_at":%q,"end_at":%q}`,
-			title, past.UTC().Format(time.RFC3339Nano), future.UTC().Format(time.RFC3339Nano)))
-		if status != http.StatusCreated {
-			t.Fatalf("%d %s", status, body)
-		}
-	}
 	sell(t, url, "tap", 5, past, future, `{}`)
 	sell(t, url, "click", 5, past, future, `{}`)
 	sell(t, url, "Enter", 5, past, future, `{}`)
-	sellUnpaid("tap, to be paid")
-	sellUnpaid("click, to be paid")
+	sellUnpaid(t, url, "tap, to be paid", 5, past)
+	sellUnpaid(t, url, "click, to be paid", 5, past)
 	v := visit(b, t, url+"/", "en")
 	fail.NowIf(t, browser.Window(v.tab, 390, 844, "light"))
 	v.untilThere("click, to be paid")

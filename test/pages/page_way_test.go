@@ -2,8 +2,6 @@ package pages
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -18,12 +16,7 @@ func pageWay(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
 	const title = "Breakfast"
-	status, body := harness.Call(t, http.MethodPost, url+"/api/v1/vouchers", nil, fmt.Sprintf(
-		`{"title":%q,"stock":1,"price_cents":1250,"value_cents":2000,"pay_within_s":600,"begin_at":%q,"end_at":%q}`,
-		title, time.Now().Add(8*time.Second).UTC().Format(time.RFC3339Nano), future.UTC().Format(time.RFC3339Nano)))
-	if status != http.StatusCreated {
-		t.Fatalf("%d %s", status, body)
-	}
+	sellUnpaid(t, url, title, 1, time.Now().Add(8*time.Second))
 	v := visit(b, t, url+"/", "en")
 	fail.NowIf(t, browser.Window(v.tab, 390, 844, "light"))
 	v.untilThere(title)

@@ -83,9 +83,7 @@ func runHostileClient(t *testing.T, connections, buyers int, figures *harness.Fi
 		harness.OpenSale(t, 100, harness.AdmissionPolicy, a)
 	}
 	placed := sale.BuyUntilAnswered(0, 666, "first")
-	if placed.Code != "accepted" {
-		t.Fatalf("%+v", placed)
-	}
+	fail.NowUnequal(t, placed.Code, "accepted")
 	user := 1000
 	for _, f := range floods(sale.Voucher, placed.Order) {
 		t.Run(f.Name, func(t *testing.T) {

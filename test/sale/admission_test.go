@@ -26,9 +26,7 @@ func TestAdmissionOverTwoProcesses(t *testing.T) {
 		sale := harness.OpenSale(t, 10, harness.AdmissionPolicy, a, b)
 		for user := 1; user <= 10; user++ {
 			got := sale.BuyUntilAnswered(user, user, "once")
-			if got.Code != "accepted" {
-				t.Fatalf("told %+v", got)
-			}
+			fail.NowUnequal(t, got.Code, "accepted")
 			fail.Unequal(t, sale.Status((user+1)%2, got.Order, user, "?wait=20s"), "confirmed", "order %s", got.Order)
 			if again := sale.BuyUntilAnswered(user+1, user, "once"); !harness.SameOrder(again, got) {
 				t.Errorf("told %+v, then %+v", got, again)

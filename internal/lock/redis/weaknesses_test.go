@@ -1,7 +1,6 @@
 package redis_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,12 +32,8 @@ func TestDiesBetweenSetNXAndExpire(t *testing.T) {
 			_, err = l.Acquire(lock.WithFaults(t.Context(), faults), "seat", lock.Options{TTL: lease})
 			return err
 		}
-		if err := acquireStruck(lock.EffectError); !errors.Is(err, lock.ErrInjected) {
-			t.Fatalf("Acquire that fails between the two = %v, want ErrInjected", err)
-		}
-		if err := acquireStruck(lock.EffectAbandon); !errors.Is(err, lock.ErrAbandoned) {
-			t.Fatalf("Acquire that dies between the two = %v, want ErrAbandoned: the failure before it gave the key back", err)
-		}
+		fail.NowUnless(t, acquireStruck(lock.EffectError), lock.ErrInjected, "Acquire that fails between the two")
+		fail.NowUnless(t, acquireStruck(lock.EffectAbandon), lock.ErrAbandoned, "Acquire that dies between the two: the failure before it gave the key back")
 		const never = -1 // as go-redis returns it
 		fail.Unequal(t, client.PTTL(t.Context(), redisio.Key("", "setnx-expire", "seat", "")).Val(), never, "the end of the dead holder's key")
 		fail.Unless(t, fail.Of(l.Acquire(t.Context(), "seat", lock.Options{Wait: 4 * lease})), lock.ErrNotAcquired, "Acquire, four leases after the death")

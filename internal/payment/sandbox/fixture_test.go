@@ -80,9 +80,7 @@ func (r *receiver) want(t *testing.T, after time.Duration, want ...string) {
 	for _, e := range r.events {
 		kinds = append(kinds, strings.TrimPrefix(e.Type, "payment."))
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint(want) {
-		t.Fatalf("events %v, want %v", kinds, want)
-	}
+	fail.NowUnequal(t, fmt.Sprint(kinds), fmt.Sprint(want), "events")
 }
 
 // provider is a sandbox that runs, with clients.

@@ -62,9 +62,7 @@ func TestCreateIsIdempotent(t *testing.T) {
 		}
 		wg.Wait()
 		for _, id := range ids {
-			if id != ids[0] {
-				t.Fatalf("one key has several payments: %v", ids)
-			}
+			fail.NowUnequal(t, id, ids[0], "one key has several payments")
 		}
 		if found, err := p.PaymentUnder(t.Context(), "k"); err != nil || found.ID != ids[0] {
 			t.Errorf("under the key: %+v, %v", found, err)

@@ -38,11 +38,27 @@ func Unless(t T, err, want error, what ...any) {
 	}
 }
 
+// NowUnless ends the test unless the error is the one that is wanted.
+func NowUnless(t T, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatal(fmt.Sprintf("%sgot %v, want %v", about(what), err, want))
+	}
+}
+
 // Unequal reports a value that is not the one that is wanted.
 func Unequal[V comparable](t T, got, want V, what ...any) {
 	t.Helper()
 	if got != want {
 		t.Error(fmt.Sprintf("%sgot %v, want %v", about(what), got, want))
+	}
+}
+
+// NowUnequal ends the test if a value is not the one that is wanted.
+func NowUnequal[V comparable](t T, got, want V, what ...any) {
+	t.Helper()
+	if got != want {
+		t.Fatal(fmt.Sprintf("%sgot %v, want %v", about(what), got, want))
 	}
 }
 

@@ -25,10 +25,14 @@ func TestFail(t *testing.T) {
 	fail.If(&s, down, "node %d", 3)
 	fail.Unless(&s, down, errors.ErrUnsupported, "the last")
 	fail.Unless(&s, nil, down)
+	fail.NowUnless(&s, wrapped, errors.ErrUnsupported)
+	fail.NowUnless(&s, nil, down, "the first")
 	fail.Unequal(&s, 2, 2)
+	fail.NowUnequal(&s, 2, 2)
+	fail.NowUnequal(&s, 2, 3, "left")
 	fail.Unequal(&s, 2, 3, "sold")
 	fail.Without(&s, "all sold", "sold", "left")
-	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\nerror sold: got 2, want 3\nerror no \"left\" in\nall sold\n"); s != want {
+	if want := told("fatal down\nerror node 3: down\nerror the last: got down, want unsupported operation\nerror got <nil>, want down\nfatal the first: got <nil>, want down\nfatal left: got 2, want 3\nerror sold: got 2, want 3\nerror no \"left\" in\nall sold\n"); s != want {
 		t.Errorf("it says\n%swant\n%s", s, want)
 	}
 }

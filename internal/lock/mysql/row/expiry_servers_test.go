@@ -73,9 +73,7 @@ func TestOneTakesOverWhatExpired(t *testing.T) {
 			}
 			close(begin)
 			all.Wait()
-			if winners.Load() != 1 {
-				t.Fatalf("counting found rows %t: %d callers took over the lock", foundRows, winners.Load())
-			}
+			fail.NowUnequal(t, winners.Load(), 1, "counting found rows %t: callers who took over the lock", foundRows)
 			fail.If(t, (*winner.Load()).Release(t.Context()))
 		}
 	})

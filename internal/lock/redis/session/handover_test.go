@@ -249,9 +249,7 @@ func TestAbandonAfterWait(t *testing.T) {
 				waiting := locktest.InBackground(ctx, p, key, lock.Options{Wait: time.Minute})
 				queued(t, q, 1)
 				release(t, h)
-				if r := result(t, waiting); !errors.Is(r.Err, lock.ErrAbandoned) {
-					t.Fatalf("Acquire = %v, want ErrAbandoned", r.Err)
-				}
+				fail.NowUnless(t, result(t, waiting).Err, lock.ErrAbandoned, "Acquire")
 				fail.Unequal(t, inspect(t, q).Owner, "the one who dies", "the holder")
 			})
 		}
