@@ -43,17 +43,6 @@ type world struct {
 	given   map[string]bool
 	// called has the highest position that has a pass.
 	served []int64
-
-	// turns are fewer than the connections of the pool. Whoever waits for one of those waits with a timer that go-redis
-	// shares among all bubbles, and synctest ends the program.
-	turns chan struct{}
-}
-
-// inTurn calls Redis when it is a visitor's turn.
-func (w *world) inTurn(call func()) {
-	w.turns <- struct{}{}
-	defer func() { <-w.turns }()
-	call()
 }
 
 var errDown = errors.New("the database is down")
@@ -67,7 +56,6 @@ func play(t *testing.T, stock int64, policy voucher.Room, instances int, test fu
 		w := &world{
 			t: t, redis: simulate.NewRedis(t), stock: stock,
 			orders: make(map[int64]int), had: make(map[int64]bool), passes: make(map[string]int), given: make(map[string]bool),
-			turns: make(chan struct{}, 4),
 		}
 		w.client = w.redis.Client(t)
 		now := time.Now()
@@ -227,9 +215,7 @@ func (w *world) look(user int64, ticket string) room.Answer {
 func (w *world) again(call func() (room.Answer, error)) room.Answer {
 	w.t.Helper()
 	for range 100 {
-		var a room.Answer
-		var err error
-		w.inTurn(func() { a, err = call() })
+		a, err := call()
 		if !errors.Is(err, order.ErrUnavailable) {
 			fail.NowIf(w.t, err)
 			return a
@@ -244,11 +230,10 @@ func (w *world) again(call func() (room.Answer, error)) room.Answer {
 func (w *world) order(user int64, pass, request string) error {
 	v, _ := w.Voucher(w.t.Context(), voucherID)
 	s := w.at(user)
-	var err error
-	if w.inTurn(func() { err = s.Use(w.t.Context(), v, user, pass, request) }); err != nil {
+	if err := s.Use(w.t.Context(), v, user, pass, request); err != nil {
 		return err
 	}
-	err = func() error {
+	err := func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		switch {
@@ -265,7 +250,7 @@ func (w *world) order(user int64, pass, request string) error {
 		w.passes[pass]++
 		return nil
 	}()
-	w.inTurn(func() { s.Done(w.t.Context(), v, pass, request, err == nil) })
+	s.Done(w.t.Context(), v, pass, request, err == nil)
 	return err
 }
 

@@ -54,11 +54,12 @@ func (r *Redis) arrive([]byte) {
 func (r *Redis) Options() *redis.Options { return ClientOptions(r.Dial) }
 
 // ClientOptions returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background
-// (after PoolSize failed dials go-redis does), and repeats no command.
+// (after PoolSize failed dials go-redis does), and repeats no command. Nobody waits for one of its connections: go-redis shares
+// the timers of those who do among all bubbles, and synctest ends the program.
 func ClientOptions(dial DialFunc) *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:1", Dialer: dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		PoolSize:                 1000,
+		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
