@@ -108,7 +108,7 @@ func (t Task) Ask(set lab.Set, file string) i18n.Text {
 	case Predict:
 		return i18n.F("Predict %s. Answer holds, breaks, or breaks: and one or more of its anomalies, with commas: %s.", t.Experiment, anomaliesOf(mustExperiment(set, t.Experiment)))
 	case Hold:
-		return i18n.F("%s breaks. Make it hold without doing anything else than this: change %s. Answer NAME=VALUE; %s.",
+		return i18n.F("%s breaks. Make it hold, and change nothing but %s. Answer NAME=VALUE; %s.",
 			t.Experiment, i18n.List(plain(t.Allowed)...), i18n.Clauses(t.values(set)...))
 	case Smallest:
 		return i18n.F("Find the smallest %s with which %s holds in %d of %d runs, to within %v. lab sweep helps. Answer with the value.",

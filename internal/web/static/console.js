@@ -193,12 +193,13 @@ function drawOutcomes(outcomes) {
 // drawLock shows the lock on the voucher: who has it, and how it came to its holders.
 function drawLock(now) {
   const [l, passed] = [now?.lock, now?.handovers];
+  const none = voucher()?.policy.lock === 'none';
   const rows = l ? [
     ['lock.holder', l.held ? l.owner || t('lock.unnamed') : t('lock.free')],
     ['lock.left', l.held ? (l.ttl_ms === null ? t('lock.forever') : duration(l.ttl_ms)) : undefined],
     ['lock.waiting', l.waiting === null ? undefined : number(l.waiting)],
-  ] : [['lock.holder', now && t(passed ? 'lock.mute' : noLock()), true]];
-  if (passed) {
+  ] : [['lock.holder', now && t(passed && !none ? 'lock.mute' : noLock()), true]];
+  if (passed && !none) {
     rows.push(['lock.granted', number(passed.found_free + passed.in_process + passed.by_store)]);
     rows.push(['lock.handed', t(`lock.handed.${passed.passing}`,
       { n: number(passed.in_process + passed.by_store), process: number(passed.in_process), store: number(passed.by_store) }), true]);
@@ -209,7 +210,9 @@ function drawLock(now) {
 
 // noLock says why there is no lock that the buyers of the voucher share.
 function noLock() {
-  return voucher()?.policy.flow === 'admission' ? 'lock.unseen' : 'lock.each';
+  const { flow, lock } = voucher()?.policy ?? {};
+  if (lock === 'none') return 'lock.none';
+  return flow === 'admission' ? 'lock.unseen' : 'lock.each';
 }
 
 // ---- rush

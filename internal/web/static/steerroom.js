@@ -49,8 +49,8 @@ function draw() {
     ['room.arrived', room && number(drawn ? room.waiting + room.serving : room.waiting), '', drawn ? t('room.in_draw', { n: number(room.drawn) }) : ''],
     ['room.waits', room && number(room.waiting)],
     ['room.served', room && number(room.serving)],
-    ['room.passes', room?.passes_issued && number(room.passes_issued), '', room?.passes_issued ? t('room.passes_are', { used: number(room.passes_used), lapsed: number(room.passes_lapsed) }) : ''],
-    ['watch.left', room?.units_left === undefined ? undefined : number(room.units_left)],
+    ['room.passes', room && number(room.passes_issued ?? 0), '', room?.passes_issued ? t('room.passes_are', { used: number(room.passes_used), lapsed: number(room.passes_lapsed) }) : ''],
+    ['room.units', room?.units_left === undefined ? undefined : number(room.units_left)],
   ]);
 }
 
