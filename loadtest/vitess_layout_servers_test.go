@@ -73,7 +73,7 @@ func (u use) perUnit() string {
 		cells = append(cells, orNone("%.0f", 1e6*t))
 	}
 	for _, n := range u[useTimes:] {
-		cells = append(cells, orNone("%.2f", n))
+		cells = append(cells, orNone("%.3g", n))
 	}
 	return strings.Join(cells, " | ")
 }
@@ -168,6 +168,17 @@ func (l *layout) count(b *testing.B, kind, state string) (n int64) {
 	for shard := range l.servers {
 		for _, voucher := range l.vouchers[kind] {
 			n += l.ask(b, shard, "SELECT COUNT(*) FROM orders WHERE voucher_id = ? AND status = '"+state+"'", voucher)
+		}
+	}
+	return n
+}
+
+// sold is how many units of the vouchers of a kind are sold.
+func (l *layout) sold(b *testing.B, kind string) (n int64) {
+	b.Helper()
+	for shard := range l.servers {
+		for _, voucher := range l.vouchers[kind] {
+			n += l.ask(b, shard, "SELECT COALESCE(SUM(initial_stock - stock), 0) FROM vouchers WHERE id = ?", voucher)
 		}
 	}
 	return n

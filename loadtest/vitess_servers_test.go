@@ -17,6 +17,7 @@ import (
 // BenchmarkVitess sells on one MySQL server, on Vitess with one shard, and on Vitess with two, step by step in turn, and prints
 // what each step of an order costs there. make bench-vitess runs it.
 func BenchmarkVitess(b *testing.B) {
+	needWrk(b)
 	layouts := []*layout{plainMySQL(b), onVitess(b, "one shard", "-"), onVitess(b, "two shards", "-80", "80-")}
 	var results []stepResult
 	for _, s := range vitessSteps() {
@@ -57,9 +58,6 @@ func buyersOf() int {
 
 const buyersAtOnce = 32
 
-// batched is how many times as many buy by admission: their orders are persisted in batches.
-const batched = 10
-
 // A voucher is of one of these kinds. There is one of each in every shard.
 const (
 	underLock   = "under a lock"
@@ -80,8 +78,8 @@ func vitessVouchers() map[string]map[string]any {
 type vitessStep struct {
 	what string
 	half int // 0: all buyers; 1 and 2: one half of them
-	more int // so many times as many; 0: 1
-	do   func(l *layout, ctx context.Context, buyer int) error
+	// do is nil if wrk orders by admission, for as long as a window.
+	do func(l *layout, ctx context.Context, buyer int) error
 	// done reports whether all that was begun is in the database.
 	done func(b *testing.B, l *layout) bool
 }
@@ -101,9 +99,7 @@ func vitessSteps() []vitessStep {
 			}
 			return nil
 		}},
-		{what: "ordered by admission, and persisted", more: batched, do: order(byAdmission), done: func(b *testing.B, l *layout) bool {
-			return l.count(b, byAdmission, "confirmed") == batched*l.begun
-		}},
+		{what: "ordered by admission, and persisted"},
 		{what: "ordered under the default lock, to be paid", do: func(l *layout, ctx context.Context, buyer int) (err error) {
 			l.orders[buyer], err = l.order(ctx, toBePaid, buyer)
 			return err
@@ -146,17 +142,31 @@ func (l *layout) pay(ctx context.Context, buyer int) error {
 func (l *layout) measure(b *testing.B, s vitessStep) use {
 	b.Helper()
 	if s.what == vitessSteps()[0].what {
-		l.user += batched * len(l.orders)
+		l.user += len(l.orders)
 		l.orders = make([]string, buyersOf())
 		l.begun += int64(len(l.orders))
 	}
 	before := l.used(b)
-	buyers := max(1, s.more) * len(l.orders)
+	var made int64
+	if s.do == nil {
+		made = l.rushAll(b)
+	} else {
+		made = l.each(b, s)
+	}
+	if b.Failed() {
+		b.FailNow()
+	}
+	return l.used(b).minus(before).each(float64(made))
+}
+
+// each has buyers make a step, and returns how many did.
+func (l *layout) each(b *testing.B, s vitessStep) int64 {
+	b.Helper()
 	var next, made atomic.Int64
 	var all sync.WaitGroup
 	for range buyersAtOnce {
 		all.Go(func() {
-			for buyer := int(next.Add(1)) - 1; buyer < buyers; buyer = int(next.Add(1)) - 1 {
+			for buyer := int(next.Add(1)) - 1; buyer < len(l.orders); buyer = int(next.Add(1)) - 1 {
 				if s.half > 0 && buyer/2%2 != s.half-1 { // both halves want both vouchers
 					continue
 				}
@@ -172,10 +182,23 @@ func (l *layout) measure(b *testing.B, s vitessStep) use {
 	for s.done != nil && !b.Failed() && !s.done(b, l) {
 		pause(b, 10*time.Millisecond)
 	}
-	if b.Failed() {
-		b.FailNow()
+	return made.Load()
+}
+
+// rushAll has wrk order by admission, one voucher after the other, and returns how many orders were persisted.
+func (l *layout) rushAll(b *testing.B) int64 {
+	b.Helper()
+	before, answered := l.sold(b, byAdmission), int64(0)
+	for _, voucher := range l.vouchers[byAdmission] {
+		answered += int64(l.rush(b, l.api.url+"/api/v1/vouchers/"+voucher+"/orders").requests)
 	}
-	return l.used(b).minus(before).each(float64(made.Load()))
+	for last := int64(-1); ; pause(b, 100*time.Millisecond) { // wrk ends with requests that were not answered yet
+		sold := l.sold(b, byAdmission) - before
+		if sold >= answered && sold == last {
+			return sold
+		}
+		last = sold
+	}
 }
 
 // idle measures all layouts at once while nothing is asked of them; each is a second.
