@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-var everyProfile = []string{"locks", "zookeeper", "cluster", "sentinel", "galera", "load", "lab", "observe"}
+var everyProfile = []string{"locks", "zookeeper", "cluster", "sentinel", "galera", "vitess", "load", "lab", "observe"}
 
 // load parses the file as docker compose does, with interpolation, schema and consistency checks.
 func load(env map[string]string, profiles ...string) (*types.Project, error) {
@@ -57,14 +58,14 @@ func setting(service types.ServiceConfig, name string) string {
 
 // isStore reports whether a service keeps what is sold, or a lock.
 func isStore(name string) bool {
-	return regexp.MustCompile(`^(mysql|redis|sentinel|zookeeper|galera)`).MatchString(name)
+	return regexp.MustCompile(`^(mysql|redis|sentinel|zookeeper|galera|vitess)`).MatchString(name)
 }
 
 func TestServices(t *testing.T) {
 	of := map[string]string{
 		"": "api balancer mysql redis", "locks": "redis-lock-1 redis-lock-2 redis-lock-3 redis-lock-4 redis-lock-5",
 		"zookeeper": "zookeeper-1 zookeeper-2 zookeeper-3", "cluster": "redis-cluster-1 redis-cluster-2 redis-cluster-3",
-		"sentinel": "redis-replica sentinel-1 sentinel-2 sentinel-3", "galera": "galera-1 galera-2 galera-3", "load": "k6", "lab": "lab",
+		"sentinel": "redis-replica sentinel-1 sentinel-2 sentinel-3", "galera": "galera-1 galera-2 galera-3", "vitess": "vitess", "load": "k6", "lab": "lab",
 		"observe": "grafana jaeger prometheus",
 	}
 	got := map[string][]string{}
@@ -248,4 +249,25 @@ func TestEveryInstanceIsScrapedAndBalanced(t *testing.T) {
 			t.Errorf("loadtest/seckill.js does not document %s", name)
 		}
 	}
+}
+
+// The profile vitess has the version that the tests have, and the vschema; the service recognizes the gate, and .env.example
+// names its port.
+func TestVitessProfile(t *testing.T) {
+	vitess := everything(t).Services["vitess"]
+	flags := map[string]string{}
+	for _, arg := range vitess.Command[1:] {
+		name, value, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		flags[name] = value
+	}
+	version := regexp.MustCompile(`vitess\.io/vitess v0\.(\d+)\.(\d+)\s`).FindStringSubmatch(read(t, "tools/vitess/go.mod"))
+	fail.Without(t, vitess.Image, ":v"+version[1]+".0."+version[2]+"-")
+	fail.Without(t, flags["mysql-server-version"], "-Vitess")
+	if len(vitess.Configs) != 1 || vitess.Configs[0].Target != flags["schema-dir"]+"/"+flags["keyspaces"]+"/vschema.json" ||
+		!strings.HasSuffix(everything(t).Configs[vitess.Configs[0].Source].File, "/deploy/vitess/vschema.json") {
+		t.Errorf("its vschema is %+v", vitess.Configs)
+	}
+	port, err := strconv.Atoi(flags["port"])
+	fail.If(t, err)
+	fail.Without(t, read(t, ".env.example"), fmt.Sprintf("\n#SECKILL_MYSQL_DSN=seckill@tcp(vitess:%d)/%s\n", port+3, flags["keyspaces"]))
 }

@@ -27,7 +27,7 @@ func TestImages(t *testing.T) {
 	}
 	for _, image := range unique(images) {
 		_, version, _ := strings.Cut(image, ":")
-		if image != "gcr.io/distroless/static-debian12:nonroot" && !regexp.MustCompile(`^v?\d+\.\d+\.\d+(-alpine)?(@sha256:[0-9a-f]{64})?$`).MatchString(version) {
+		if image != "gcr.io/distroless/static-debian12:nonroot" && !regexp.MustCompile(`^v?\d+\.\d+\.\d+(-alpine|-mysql84)?(@sha256:[0-9a-f]{64})?$`).MatchString(version) {
 			t.Errorf("%s is not a version of three numbers", image)
 		}
 	}
@@ -45,7 +45,7 @@ func TestImages(t *testing.T) {
 // it for ever.
 func TestNoVolumeIsAnonymous(t *testing.T) {
 	of := map[string]string{
-		"redis": "/data", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql", "zookeeper": "/data /datalog /logs",
+		"redis": "/data", "mysql": "/var/lib/mysql", "mariadb": "/var/lib/mysql", "vitess/vttestserver": "/vt/vtdataroot", "zookeeper": "/data /datalog /logs",
 		"prom/prometheus": "/prometheus", "jaegertracing/jaeger": "/tmp",
 	}
 	for name, service := range everything(t).Services {
