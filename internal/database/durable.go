@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
-	"slices"
 	"time"
 )
 
@@ -30,15 +29,6 @@ func (d *DB) flushCommits(ctx context.Context, pool *sql.DB, vouchers ...int64) 
 		}
 	}
 	return nil
-}
-
-// logsOf returns one voucher for each log that is to be flushed. Except on Vitess there is one log, and 0 stands for
-// it.
-func (d *DB) logsOf(vouchers []int64) []int64 {
-	if !d.vitess() {
-		return []int64{0}
-	}
-	return slices.Compact(slices.Sorted(slices.Values(vouchers)))
 }
 
 // flushLog flushes the log of the server that stores a voucher.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +33,30 @@ func (c *cluster) sharded(ctx context.Context, version string) {
 		c.log.LogAttrs(ctx, slog.LevelInfo, "the database is Vitess: what belongs to a voucher is in one shard; reads of an order by its id alone ask all shards",
 			slog.String("version", version))
 	})
+}
+
+// logsOf returns one voucher for each log that is to be flushed. Except on Vitess there is one log, and 0 stands for
+// it.
+func (d *DB) logsOf(vouchers []int64) []int64 {
+	if !d.vitess() {
+		return []int64{0}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(vouchers)))
+}
+
+// onAnyShard calls write for vouchers of different shards until it succeeds: while a shard is down, the others sell on. Except
+// on Vitess it calls it once, for 0.
+func (d *DB) onAnyShard(write func(voucherID int) error) (err error) {
+	vouchers := 1
+	if d.vitess() {
+		vouchers = flushRows
+	}
+	for _, voucherID := range rand.Perm(vouchers) {
+		if err = write(voucherID); err == nil {
+			break
+		}
+	}
+	return err
 }
 
 // trackedWithin is how long a gate may take to notice a new table.

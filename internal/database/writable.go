@@ -33,20 +33,12 @@ func (d *DB) Writable(ctx context.Context) error {
 func (d *DB) writeOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.config.ReadTimeout)
 	defer cancel()
-	rows := 1
-	if d.vitess() {
-		rows = flushRows // in different shards: while one of them is down, the others sell on
-	}
-	var err error
-	for _, voucherID := range rand.Perm(rows) {
-		if err = d.retry(ctx, func() error {
+	return d.onAnyShard(func(voucherID int) error {
+		return d.retry(ctx, func() error {
 			_, err := d.singles.ExecContext(ctx, smallWrite, voucherID, rand.IntN(flushRows))
 			return translateWrite(ctx, err)
-		}); err == nil {
-			return nil
-		}
-	}
-	return err
+		})
+	})
 }
 
 // sharedWrite is a write that several callers wait for.

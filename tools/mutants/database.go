@@ -88,7 +88,7 @@ func inDatabase() []mutant {
 func onShards() []mutant {
 	const database = "./internal/database"
 	return []mutant{
-		{"on Vitess another shard's log is flushed", "internal/database/durable.go", "if !d.vitess() {", "if true {", database},
+		{"on Vitess another shard's log is flushed", "internal/database/vitess.go", "if !d.vitess() {", "if true {", database},
 		{"the money of an order is in another shard than the order", "deploy/vitess/vschema.json",
 			`"payments": {"column_vindexes": [{"column": "voucher_id"`, `"payments": {"column_vindexes": [{"column": "order_id"`, database},
 		{"a stock that Vitess does not have is not refused there", "internal/database/vitess.go",
