@@ -111,20 +111,20 @@ func (c *VitessCluster) Restart() {
 	check(c.t, c.gate.start())
 }
 
-// ShardOf returns in which shard a row is, by its column id.
-func (c *VitessCluster) ShardOf(table, id string) int {
+// ShardOf returns in which shard a row is.
+func (c *VitessCluster) ShardOf(table, column, value string) int {
 	c.t.Helper()
 	for shard, server := range c.Shards {
 		db, err := sql.Open("mysql", server.process.dsn(shardDatabase(shard)))
 		check(c.t, err)
 		var n int
-		err = db.QueryRowContext(c.t.Context(), "SELECT COUNT(*) FROM "+table+" WHERE id = ?", id).Scan(&n)
+		err = db.QueryRowContext(c.t.Context(), "SELECT COUNT(*) FROM "+table+" WHERE "+column+" = ?", value).Scan(&n)
 		check(c.t, errors.Join(err, db.Close()))
 		if n > 0 {
 			return shard
 		}
 	}
-	c.t.Fatalf("testkit: no shard has row %s of %s", id, table)
+	c.t.Fatalf("testkit: no shard has row %s of %s", value, table)
 	return 0
 }
 

@@ -44,7 +44,7 @@ func TestSoakVitessShardDown(t *testing.T) {
 	sales := make([]*harness.Sale, len(vitess.Shards)) // a sale in each shard
 	for slices.Contains(sales, nil) {
 		sale := harness.OpenSale(t, stock, `{"lock":"none"}`, api)
-		sales[vitess.ShardOf("vouchers", sale.Voucher)] = sale
+		sales[vitess.ShardOf("vouchers", "id", sale.Voucher)] = sale
 	}
 	users := 0
 	buy := func(sale *harness.Sale) string {
