@@ -1,5 +1,5 @@
-// Package loadtest measures the service from outside: over HTTP, on real servers, as ratios within
-// one run. See README.md.
+// Package loadtest measures the service from outside: over HTTP, on real servers, as ratios within one run. See
+// README.md.
 package loadtest
 
 import (
@@ -53,8 +53,8 @@ func window() time.Duration {
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// BenchmarkLockedFlow sells to distinct users over HTTP, under the default policy, and compares with the maximum
-// of the database: the one statement that every order needs, on the one row that every order needs.
+// BenchmarkLockedFlow sells to distinct users over HTTP, under the default policy, and compares with the maximum of the
+// database: the one statement that every order needs, on the one row that every order needs.
 func BenchmarkLockedFlow(b *testing.B) {
 	needWrk(b)
 	database := testkit.NewMariaDB(b, "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M").Database(b)
@@ -76,8 +76,8 @@ func BenchmarkLockedFlow(b *testing.B) {
 	}, func() float64 { return updates(b, pool) })
 }
 
-// BenchmarkRefusals compares the rate of sold_out answers with a gin handler that answers the same number of
-// bytes and does nothing else.
+// BenchmarkRefusals compares the rate of sold_out answers with a gin handler that answers the same number of bytes and
+// does nothing else.
 func BenchmarkRefusals(b *testing.B) {
 	needWrk(b)
 	api := startAPI(b, testkit.NewMariaDB(b).Database(b).DSN, testkit.NewRedis(b).Addr())
@@ -126,8 +126,8 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// updates is how many conditional decrements of one row the database commits per second, over as many
-// connections as the load has.
+// updates is how many conditional decrements of one row the database commits per second, over as many connections as
+// the load has.
 func updates(b *testing.B, pool *sql.DB) float64 {
 	ctx, cancel := context.WithTimeout(b.Context(), window())
 	defer cancel()

@@ -47,8 +47,8 @@ func (c cpu) String() string {
 
 func (c cpu) sum() float64 { return c.service + c.redis + c.mariadb + c.bare + c.wrk }
 
-// busy is the processor time so far of everything but wrk. The bare handler is in this process, which does
-// nothing else during the load.
+// busy is the processor time so far of everything but wrk. The bare handler is in this process, which does nothing else
+// during the load.
 func (s *benchService) busy(b *testing.B) cpu {
 	b.Helper()
 	resp, err := http.Get(s.api.debug + "/metrics")

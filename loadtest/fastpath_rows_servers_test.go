@@ -25,8 +25,8 @@ func (s *benchService) accepted(b *testing.B) row {
 		"Redis refuses the consumers XREADGROUP, what is accepted is trimmed.")
 }
 
-// persisted counts an order when it is in the database, acknowledged, and deleted from Redis' stream. The clock
-// runs until the last one is.
+// persisted counts an order when it is in the database, acknowledged, and deleted from Redis' stream. The clock runs
+// until the last one is.
 func (s *benchService) persisted(b *testing.B) row {
 	v := s.sell(b, plenty)
 	t := s.besideBare(b, func() load {
@@ -51,8 +51,8 @@ func (s *benchService) soldOut(b *testing.B) row {
 	return t.row("sold_out", "bare gin", target{median: 0.95}, "")
 }
 
-// besideBare measures the service and a bare gin handler in turn. The process of the handler also reads metrics
-// while the service is measured; that is no part of the service's cost, nor is the idle service of the handler's.
+// besideBare measures the service and a bare gin handler in turn. The process of the handler also reads metrics while
+// the service is measured; that is no part of the service's cost, nor is the idle service of the handler's.
 func (s *benchService) besideBare(b *testing.B, mine func() load, url string) turns {
 	b.Helper()
 	t := s.inTurn(b, mine, s.bareRush(b, url))
@@ -75,8 +75,7 @@ func (s *sale) rush(b *testing.B, env ...string) load {
 	return load{requests: int(sold), perSecond: float64(sold) / time.Since(begun).Seconds(), cpu: sent.cpu}
 }
 
-// latencyAccepted and latencyPersisted measure in an open loop, at half of the rate that the service has just
-// reached.
+// latencyAccepted and latencyPersisted measure in an open loop, at half of the rate that the service has just reached.
 func (s *benchService) latencyAccepted(b *testing.B) row {
 	if s.acceptedRate == 0 {
 		s.accepted(b)
@@ -129,8 +128,8 @@ func (l latencies) row(what string) row {
 	}
 }
 
-// buckets measures the cost of splitting a voucher on one server, where it gains nothing: there are more calls,
-// and each decides fewer orders.
+// buckets measures the cost of splitting a voucher on one server, where it gains nothing: there are more calls, and
+// each decides fewer orders.
 func (s *benchService) buckets(b *testing.B) row {
 	const buckets = 4
 	whole, split := s.sell(b, plenty), s.sellFrom(b, buckets, plenty)
@@ -206,8 +205,8 @@ func (s *benchService) memory(b *testing.B) row {
 	}
 }
 
-// memory is what Redis keeps of a voucher, in bytes: what a copy of its keys takes. What used_memory grows by in a
-// rush has buffers in it as well, and MEMORY USAGE does not count what the allocator rounds up.
+// memory is what Redis keeps of a voucher, in bytes: what a copy of its keys takes. What used_memory grows by in a rush
+// has buffers in it as well, and MEMORY USAGE does not count what the allocator rounds up.
 func (s *sale) memory(b *testing.B) (bytes float64) {
 	b.Helper()
 	for _, keys := range s.keys {

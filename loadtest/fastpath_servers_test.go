@@ -160,8 +160,8 @@ func (s *sale) drained(b *testing.B) {
 	}
 }
 
-// withoutPersisting calls fn while the service may not read its streams: the server denies it, so fn measures
-// admission alone. The orders accepted meanwhile are deleted, so that the backlog stays below its limit.
+// withoutPersisting calls fn while the service may not read its streams: the server denies it, so fn measures admission
+// alone. The orders accepted meanwhile are deleted, so that the backlog stays below its limit.
 func (s *benchService) withoutPersisting(b *testing.B, fn func(), sales ...*sale) {
 	b.Helper()
 	s.allow(b, "-xreadgroup", "-xautoclaim")

@@ -28,9 +28,9 @@ const (
 	latencyHold    = time.Millisecond
 )
 
-// BenchmarkLockLatency measures how long one goroutine takes to acquire and release a
-// key that nobody else wants, and how often a key that eight goroutines want changes
-// hands in a second, under every mechanism. It prints a Markdown table.
+// BenchmarkLockLatency measures how long one goroutine takes to acquire and release a key that nobody else wants, and
+// how often a key that eight goroutines want changes hands in a second, under every mechanism. It prints a Markdown
+// table.
 func BenchmarkLockLatency(b *testing.B) {
 	set := openLocks(b)
 	alone, handovers := map[string][]time.Duration{}, map[string][]float64{}
@@ -109,8 +109,8 @@ func leaseOf(name string) time.Duration {
 	return 0
 }
 
-// openLocks opens every mechanism on servers of its own kind: one Redis, three more
-// for multi and red, MariaDB and ZooKeeper.
+// openLocks opens every mechanism on servers of its own kind: one Redis, three more for multi and red, MariaDB and
+// ZooKeeper.
 func openLocks(b *testing.B) *lockers.Set {
 	b.Helper()
 	db, err := database.Open(b.Context(), database.Config{MySQL: testkit.MariaDB(b).DSN})

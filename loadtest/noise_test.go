@@ -11,15 +11,15 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A machine is quiet if bare gin is as fast after a row as it was before it, and everything else on the machine
-// took little of it meanwhile.
+// A machine is quiet if bare gin is as fast after a row as it was before it, and everything else on the machine took
+// little of it meanwhile.
 const (
 	quietDrift  = 0.10 // of bare gin's rate
 	quietOthers = 0.10 // of the machine's processor time
 )
 
-// noise is how bare gin ran directly before and after a row, and the share of the machine's processor time that
-// other programs, and other machines on the same host (steal), took during it.
+// noise is how bare gin ran directly before and after a row, and the share of the machine's processor time that other
+// programs, and other machines on the same host (steal), took during it.
 type noise struct {
 	before, after bare
 	others        float64 // NaN where it is not known
@@ -42,8 +42,8 @@ func (n noise) String() string {
 		n.before.perSecond, n.before.micros, n.after.perSecond, n.after.micros, others)
 }
 
-// around runs a measurement between two of bare gin. One that follows another row directly has that row's end
-// as its beginning.
+// around runs a measurement between two of bare gin. One that follows another row directly has that row's end as its
+// beginning.
 func (s *benchService) around(b *testing.B, measure func(*testing.B) row) row {
 	b.Helper()
 	if s.lastBare == (bare{}) {
@@ -66,8 +66,8 @@ func (s *benchService) measureBare(b *testing.B) bare {
 	return bare{done.perSecond, spent.each(float64(done.requests)).bare}
 }
 
-// machineTime is processor time in seconds: that passed, that was used by anything, and that was used by what
-// belongs to this measurement.
+// machineTime is processor time in seconds: that passed, that was used by anything, and that was used by what belongs
+// to this measurement.
 type machineTime struct{ passed, used, ours float64 }
 
 func (t machineTime) othersSince(begun machineTime) float64 {

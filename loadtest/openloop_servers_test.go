@@ -17,9 +17,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// paced sends orders at a fixed rate for a window, however long the answers take. The latency of a request that
-// was sent late, because the one before it was not answered yet, counts from when it was due. Latencies are in
-// µs.
+// paced sends orders at a fixed rate for a window, however long the answers take. The latency of a request that was
+// sent late, because the one before it was not answered yet, counts from when it was due. Latencies are in µs.
 func (s *benchService) paced(b *testing.B, url string, rate float64) *hdrhistogram.Histogram {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), window())
@@ -59,8 +58,8 @@ type pacer struct {
 	latency *hdrhistogram.Histogram
 }
 
-// run sends a request whenever one is due. It does its own reading and writing: net/http's client would use more
-// of the machine than the service.
+// run sends a request whenever one is due. It does its own reading and writing: net/http's client would use more of the
+// machine than the service.
 func (p *pacer) run(ctx context.Context, to string) error {
 	where, err := url.Parse(to)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// row is a line of the table. A row without want has no target: it is shown for its consequences, as in
-// docs/scale.md.
+// row is a line of the table. A row without want has no target: it is shown for its consequences, as in docs/scale.md.
 type row struct {
 	what, want, got, note string
 	costs                 string // the processor time of each request, by process
@@ -47,8 +46,8 @@ func answerOf(is bool) answer {
 
 func (a answer) String() string { return [...]string{"unknown", "**no**", "yes"}[a] }
 
-// verdict says whether a target is met. What the rate and the processor time both say holds on any machine.
-// Where they differ, or only the rate is known, the machine must have been quiet for the rate to count.
+// verdict says whether a target is met. What the rate and the processor time both say holds on any machine. Where they
+// differ, or only the rate is known, the machine must have been quiet for the rate to count.
 func (e evidence) verdict(quiet bool) string {
 	met := answerOf(e.met)
 	switch {
@@ -118,8 +117,8 @@ func (s *benchService) timed(b *testing.B, measure func() load) (load, cpu) {
 	return done, spent
 }
 
-// cost is the processor time of one of theirs over that of one of mine: the ratio of the rates, if a machine
-// that does nothing else is the limit of both.
+// cost is the processor time of one of theirs over that of one of mine: the ratio of the rates, if a machine that does
+// nothing else is the limit of both.
 func (t turns) cost() float64 { return t.spentTheirs.sum() / t.spent.sum() }
 
 // target is the least median that a ratio should have, and the least of its rounds.

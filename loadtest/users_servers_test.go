@@ -19,8 +19,8 @@ const (
 	decidedBatch = 50
 )
 
-// users compares the cost of an order in Redis with few and with many users who have ordered. It calls the
-// script directly: a rush over HTTP would not keep their number low.
+// users compares the cost of an order in Redis with few and with many users who have ordered. It calls the script
+// directly: a rush over HTTP would not keep their number low.
 func (s *benchService) users(b *testing.B) row {
 	script := admitScript(b)
 	few, many := newCrowd(s, 1_000), newCrowd(s, 1_000_000)

@@ -1,5 +1,4 @@
-// Package migrations embeds the schema: numbered SQL files, up and down, in one folder per
-// database engine.
+// Package migrations embeds the schema: numbered SQL files, up and down, in one folder per database engine.
 //
 // MySQL commits each DDL statement by itself. A file with two of them could stop half way and could
 // not be repeated, so every file in the folder mysql has one, or only statements that

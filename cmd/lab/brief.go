@@ -13,7 +13,8 @@ import (
 	"seckill/internal/lab/report"
 )
 
-// screen is the number of lines that an experiment is told in: those of a usual window, without the line of its progress.
+// screen is the number of lines that an experiment is told in: those of a usual window, without the line of its
+// progress.
 const screen = 39
 
 // printBrief tells an experiment on one screen: its question, the verdict, the picture, why, and what to run next. Of

@@ -36,8 +36,7 @@ func (h hands) end() {
 	h.until("it has ended", `document.querySelector('.bench .play').offsetParent !== null && !`+live+`.querySelector('.drivers').offsetParent`)
 }
 
-// move makes moves after so many, each after the end of the one before, and returns what came of
-// the last one.
+// move makes moves after so many, each after the end of the one before, and returns what came of the last one.
 func (h hands) move(after int, moves ...string) (told string) {
 	h.t.Helper()
 	for i, move := range moves {
@@ -64,8 +63,7 @@ func (h hands) judged(what string) {
 	h.until("the judge names it", live+fmt.Sprintf(`.querySelector('.verdict.bad')?.textContent.includes(%q)`, what))
 }
 
-// The wrong release of naive-wrong-release by hand: start and four clicks. The link repeats it, and
-// so does the file.
+// The wrong release of naive-wrong-release by hand: start and four clicks. The link repeats it, and so does the file.
 func TestServeByHand(t *testing.T) {
 	t.Parallel()
 	b, server, url, g := openLaboratory(t, "--embedded")

@@ -229,7 +229,8 @@ func (c *checking) check(ctx context.Context, l course.Lesson, number, n int) er
 	return nil
 }
 
-// record adds an answer to the progress, which the page or another command may have changed while the answer was checked.
+// record adds an answer to the progress, which the page or another command may have changed while the answer was
+// checked.
 func (c *checking) record(l course.Lesson, n int, o course.Outcome) error {
 	p, err := course.Load(c.dir)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// The course on the page: a hint is given, what is predicted and run there counts, and the command line goes on from it.
+// The course on the page: a hint is given, what is predicted and run there counts, and the command line goes on from
+// it.
 func TestServeCourse(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "mine")

@@ -62,8 +62,8 @@ func TestCourse(t *testing.T) {
 	}
 }
 
-// While an answer is checked, which may take minutes, a hint is asked for, and the page counts a run. Neither is lost, and no
-// task is done twice.
+// While an answer is checked, which may take minutes, a hint is asked for, and the page counts a run. Neither is lost,
+// and no task is done twice.
 func TestCheckKeepsWhatCameMeanwhile(t *testing.T) {
 	dir, l, now := t.TempDir(), course.Lessons()[0], time.Now()
 	c := &checking{courseRequest: courseRequest{dir: dir}}

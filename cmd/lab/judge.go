@@ -159,8 +159,8 @@ func parseJudge(args []string) (judgeRequest, error) {
 // exploreLimit is how long a lock's schedules are tried.
 const exploreLimit = 20 * time.Second
 
-// exploreFirst tries a lock's schedules in virtual time, for a while: those in which messages or work are late, and a lease
-// ends. A program that cannot do that is judged all the same.
+// exploreFirst tries a lock's schedules in virtual time, for a while: those in which messages or work are late, and a
+// lease ends. A program that cannot do that is judged all the same.
 func exploreFirst(ctx context.Context, name string, command []string, p *progress) *explore.Result {
 	p.say("trying its schedules in virtual time")
 	var budget explore.Budget
@@ -203,8 +203,8 @@ func (j *judgedLock) judge(r *testbed.Rig, command []string, p *progress) {
 	j.total = time.Since(began)
 }
 
-// remember compares the judgement with the last one of the same lock, and keeps it for the next time. It is only a help:
-// where nothing can be kept, nothing is compared.
+// remember compares the judgement with the last one of the same lock, and keeps it for the next time. It is only a
+// help: where nothing can be kept, nothing is compared.
 func (j *judgedLock) remember(req judgeRequest) {
 	what := strings.Join(req.command, "\x00")
 	if req.command == nil {

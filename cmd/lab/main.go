@@ -1,5 +1,5 @@
-// Command lab is the laboratory: it reproduces the failures of locks, on real servers and
-// under load, and has tools for load tests.
+// Command lab is the laboratory: it reproduces the failures of locks, on real servers and under load, and has tools for
+// load tests.
 package main
 
 import (
@@ -37,8 +37,7 @@ func main() {
 	os.Exit(code)
 }
 
-// command is a subcommand of lab. Its run returns errHelp if help was asked for, and a
-// [usageError] for a wrong call.
+// command is a subcommand of lab. Its run returns errHelp if help was asked for, and a [usageError] for a wrong call.
 type command struct {
 	name, summary string
 	help          func(w io.Writer)
@@ -66,8 +65,7 @@ func commands() []command {
 	}
 }
 
-// run runs the subcommand, or runs a first experiment if there is none, and turns its error
-// into an exit code.
+// run runs the subcommand, or runs a first experiment if there is none, and turns its error into an exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		if err := welcome(ctx, stdout, stderr); err != nil {

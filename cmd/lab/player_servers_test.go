@@ -34,8 +34,8 @@ func (g *guest) untilAsked(key string) {
 	}
 }
 
-// A visitor plays a run's history: it stops before the cause, and asks. He answers, steps back and forth, and takes the link
-// along: another page stands at the same step. The partner goes in step.
+// A visitor plays a run's history: it stops before the cause, and asks. He answers, steps back and forth, and takes the
+// link along: another page stands at the same step. The partner goes in step.
 func TestServePlayer(t *testing.T) {
 	t.Parallel()
 	b, server, url, g := openLaboratory(t, "--embedded")

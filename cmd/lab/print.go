@@ -56,8 +56,8 @@ func print(w io.Writer, results []finding.Result, req runRequest, took time.Dura
 	return err
 }
 
-// printTable prints a line for each result. A terminal that is too narrow for that gets one
-// with what fits, and the anomalies below it.
+// printTable prints a line for each result. A terminal that is too narrow for that gets one with what fits, and the
+// anomalies below it.
 func printTable(w io.Writer, results []finding.Result, l i18n.Language) error {
 	var short strings.Builder
 	table := [][]string{{
@@ -209,14 +209,13 @@ func printStory(w io.Writer, e, played *lab.Experiment, r *finding.Result, l i18
 	return nil
 }
 
-// asWritten reports whether an experiment's texts are true of a run: it had the experiment's
-// own setup, and came out as expected.
+// asWritten reports whether an experiment's texts are true of a run: it had the experiment's own setup, and came out as
+// expected.
 func asWritten(r *finding.Result) bool {
 	return len(r.Changed) == 0 && r.SetupOf == "" && r.AsExpected
 }
 
-// heading is the title; or what was changed, or the question, where the title may give another
-// outcome.
+// heading is the title; or what was changed, or the question, where the title may give another outcome.
 func heading(e *lab.Experiment, r *finding.Result) i18n.Text {
 	switch {
 	case len(r.Changed) > 0:
@@ -261,8 +260,7 @@ func verdict(r *finding.Result) i18n.Text {
 	return i18n.Sentences(difference(r), r.Seen())
 }
 
-// difference says what was other than in the experiment as it is written, and whether that
-// turned the outcome.
+// difference says what was other than in the experiment as it is written, and whether that turned the outcome.
 func difference(r *finding.Result) i18n.Text {
 	expect := r.Expect.Text()
 	switch {
@@ -276,8 +274,7 @@ func difference(r *finding.Result) i18n.Text {
 	return i18n.F("Not as expected: it was to come to %q, and it %s.", expect, outcome(r))
 }
 
-// printSkipped names the experiments that were skipped, by what each lacks, and says how to get
-// all servers at once.
+// printSkipped names the experiments that were skipped, by what each lacks, and says how to get all servers at once.
 func printSkipped(w io.Writer, results []finding.Result, req runRequest) {
 	var reasons []string
 	of, why := map[string][]string{}, map[string]i18n.Text{}
@@ -303,8 +300,8 @@ func printSkipped(w io.Writer, results []finding.Result, req runRequest) {
 	}
 }
 
-// allServers are lines to be copied. Nothing of a server that is installed has to run: the
-// laboratory starts its own. In a container Debian's packages bring all of them.
+// allServers are lines to be copied. Nothing of a server that is installed has to run: the laboratory starts its own.
+// In a container Debian's packages bring all of them.
 const allServers = `  Debian, Ubuntu  make infra
   macOS           brew install redis mariadb zookeeper
   container       docker run --rm -v "$PWD:/src" -w /src golang:1.26 sh -c "apt-get update && apt-get install -y \

@@ -31,8 +31,8 @@ func newQuiz(req runRequest, all lab.Set, in io.Reader, out io.Writer) (*quiz, e
 	return &quiz{all: all, swap: req.swap, given: req.predict, in: bufio.NewReader(in), out: out, lang: req.lang}, nil
 }
 
-// play asks, plays and judges the predictions, one experiment after the other. It returns the
-// results so far if it is stopped.
+// play asks, plays and judges the predictions, one experiment after the other. It returns the results so far if it is
+// stopped.
 func (q *quiz) play(ctx context.Context, s *session, chosen []*lab.Experiment, run runner, tell func(finding.Result)) (results []finding.Result, err error) {
 	for i, e := range chosen {
 		if err := q.put(fmt.Sprintf("[%d/%d] ", i+1, len(chosen)), e); err != nil {
@@ -93,8 +93,8 @@ func (q *quiz) predict(ctx context.Context) (finding.Prediction, error) {
 // errNoAnswer means that the input ended.
 var errNoAnswer = errors.New("no answer")
 
-// read reads a line, or returns when ctx ends. Nothing can interrupt a read from a terminal:
-// after Ctrl-C it goes on until the program ends, which is at once.
+// read reads a line, or returns when ctx ends. Nothing can interrupt a read from a terminal: after Ctrl-C it goes on
+// until the program ends, which is at once.
 func (q *quiz) read(ctx context.Context) (string, error) {
 	type line struct {
 		text string

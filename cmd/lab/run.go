@@ -129,8 +129,7 @@ func judgement(req runRequest, results []finding.Result, stopped error) error {
 	return nil
 }
 
-// session is a laboratory that is open: its servers and processes, and a display of its
-// progress.
+// session is a laboratory that is open: its servers and processes, and a display of its progress.
 type session struct {
 	*lab.Lab
 	env      *testbed.Environment
@@ -329,8 +328,7 @@ func checkOptions(o testbed.Options) error {
 	return nil
 }
 
-// parameterFlags adds a flag for each parameter of any experiment. The flag --instances is
-// there already.
+// parameterFlags adds a flag for each parameter of any experiment. The flag --instances is there already.
 func parameterFlags(flags *flag.FlagSet, all lab.Set, values map[string]string) {
 	for i := range all {
 		for _, p := range all[i].Parameters {
@@ -345,8 +343,8 @@ func onlyInstances(values map[string]string) bool {
 	return len(values) == 1 && values["instances"] != ""
 }
 
-// changed returns the experiments with changed values. The number of processes is also an
-// option of every run: it changes only the experiments that are about it.
+// changed returns the experiments with changed values. The number of processes is also an option of every run: it
+// changes only the experiments that are about it.
 func changed(chosen []*lab.Experiment, values map[string]string, swap bool) ([]*lab.Experiment, error) {
 	var all []*lab.Experiment
 	for _, e := range chosen {
@@ -383,8 +381,7 @@ func newFlags(name string) *flag.FlagSet {
 	return flags
 }
 
-// parseAnywhere accepts flags before, between and after the other arguments, and returns the
-// latter.
+// parseAnywhere accepts flags before, between and after the other arguments, and returns the latter.
 func parseAnywhere(flags *flag.FlagSet, args []string) (rest []string, err error) {
 	for {
 		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {

@@ -15,8 +15,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// program is the laboratory's program, beside which the service's is built, and a folder for
-// temporary files that must be empty in the end.
+// program is the laboratory's program, beside which the service's is built, and a folder for temporary files that must
+// be empty in the end.
 type program struct {
 	t    *testing.T
 	lab  string
@@ -58,8 +58,7 @@ func (b program) nothingLeft() {
 	})
 }
 
-// processes returns those that have the program's folder in their environment: everything that
-// lab starts inherits it.
+// processes returns those that have the program's folder in their environment: everything that lab starts inherits it.
 func (b program) processes() (found []string) {
 	b.t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/environ")
@@ -152,8 +151,8 @@ func withoutServers(t *testing.T) []string {
 	return []string{"PATH=" + path, "REQUIRE_INFRA=", "SECKILL_TEST_ZOOKEEPER=/nowhere", "SECKILL_TEST_MYSQL_ROOT=/nowhere"}
 }
 
-// Without servers on the PATH, experiments run on what the laboratory brings where that is
-// meaningful, and name it; the others are skipped by name.
+// Without servers on the PATH, experiments run on what the laboratory brings where that is meaningful, and name it; the
+// others are skipped by name.
 func TestRunWithoutServers(t *testing.T) {
 	t.Parallel()
 	b := newProgram(t)
@@ -217,8 +216,8 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 }
 
-// Without a command, and without a server on the machine, a lock breaks before the reader's
-// eyes; what is to be run next can be run.
+// Without a command, and without a server on the machine, a lock breaks before the reader's eyes; what is to be run
+// next can be run.
 func TestWelcome(t *testing.T) {
 	t.Parallel()
 	b := newProgram(t)
@@ -277,7 +276,8 @@ func TestChangedNumbers(t *testing.T) {
 		t.Errorf("exit code %d, %+v", code, r)
 	}
 
-	// In slow motion, and without what a busy machine may decide: which of the two values breaks. A soak test says that.
+	// In slow motion, and without what a busy machine may decide: which of the two values breaks. A soak test says
+	// that.
 	args := []string{"sweep", e.ID, "--lease", "1200ms..5s", "--work", "900ms", "--pause", "750ms", "--steps", "2", "--runs", "1"}
 	code, stdout, stderr = b.run(withoutServers(t), append(args, "--json")...)
 	var values []string

@@ -103,8 +103,8 @@ func TestWrongRun(t *testing.T) {
 	}
 }
 
-// The exit code says whether all came out as expected. Nothing is expected of changed numbers, and of what was skipped; but
-// where nothing ran, nothing was shown.
+// The exit code says whether all came out as expected. Nothing is expected of changed numbers, and of what was skipped;
+// but where nothing ran, nothing was shown.
 func TestExitCode(t *testing.T) {
 	right, wrong := finding.Result{ID: "right", AsExpected: true}, finding.Result{ID: "wrong"}
 	skipped, failed := finding.Result{ID: "skipped", Skipped: "no server"}, finding.Result{ID: "failed", Failed: "no verdict", Changed: []finding.Change{{}}}

@@ -13,7 +13,8 @@ import (
 
 const schedulerVerdict = `(document.querySelector('.scheduler .verdict')?.innerText ?? '')`
 
-// tap takes a step of a schedule, as a visitor does. Without a connection it is the oldest message, which is the first card.
+// tap takes a step of a schedule, as a visitor does. Without a connection it is the oldest message, which is the first
+// card.
 func (g *guest) tap(step string, n int) {
 	g.t.Helper()
 	card := fmt.Sprintf(`document.querySelector('.scheduler [data-step="%s"]')`, step)

@@ -57,8 +57,8 @@ func (g *guest) open(url string) {
 	fail.NowIf(g.t, chromedp.Do(g.tab, chromedp.Navigate(url)))
 }
 
-// untroubled fails the test if the browser has complained of anything but the one refusal that
-// the test brings about, or if the page has asked for anything elsewhere.
+// untroubled fails the test if the browser has complained of anything but the one refusal that the test brings about,
+// or if the page has asked for anything elsewhere.
 func (g *guest) untroubled(url string) {
 	g.t.Helper()
 	requests, trouble := g.notes.Take()
@@ -81,8 +81,8 @@ const (
 	runs        = `(document.getElementById('results-link')?.textContent ?? '')`
 )
 
-// fits looks at what is shown in two widths, two schemes and two languages, and in soak in four widths and each scheme. The
-// folder in PAGE_SHOTS gets the pictures.
+// fits looks at what is shown in two widths, two schemes and two languages, and in soak in four widths and each scheme.
+// The folder in PAGE_SHOTS gets the pictures.
 func (g *guest) fits(name string) {
 	g.t.Helper()
 	grounds := map[string]string{"light": "rgb(245, 244, 239)", "dark": "rgb(19, 21, 25)"}
@@ -131,8 +131,8 @@ func (g *guest) fits(name string) {
 	g.do(`document.querySelector('#languages [lang=en]').click()`)
 }
 
-// inChinese looks for sentences that are left in English when the page is in Chinese. Commands and what the documents are
-// called stay as they are. The page is in Chinese when what is given is true.
+// inChinese looks for sentences that are left in English when the page is in Chinese. Commands and what the documents
+// are called stay as they are. The page is in Chinese when what is given is true.
 func (g *guest) inChinese(when ...string) {
 	g.t.Helper()
 	g.do(`document.querySelector('#languages [lang=zh]').click()`)
@@ -170,9 +170,8 @@ func openLaboratory(t *testing.T, flags ...string) (b program, server *testkit.P
 	return b, server, url, &guest{t, tab, notes}
 }
 
-// A visitor chooses an experiment, predicts, watches it run, is told, and runs its partner beside
-// it; then changes a number, which turns the outcome, and cancels a run. After Ctrl-C nothing is
-// left.
+// A visitor chooses an experiment, predicts, watches it run, is told, and runs its partner beside it; then changes a
+// number, which turns the outcome, and cancels a run. After Ctrl-C nothing is left.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	b, server, url, g := openLaboratory(t, "--embedded")

@@ -9,8 +9,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// The verdict is told from the run; the written explanation is for the experiment's own setup and
-// its expected outcome.
+// The verdict is told from the run; the written explanation is for the experiment's own setup and its expected outcome.
 func TestVerdictIsToldFromTheRun(t *testing.T) {
 	e, err := everyExperiment(t).Find("no-lock")
 	fail.NowIf(t, err)

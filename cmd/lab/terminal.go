@@ -48,8 +48,8 @@ func width(w io.Writer) int {
 // colour reports whether to use colours.
 func colour(w io.Writer) bool { return report.ColourWanted(os.Getenv, interactive(w)) }
 
-// progress shows the progress of a run: one line for each finished experiment and, on a
-// terminal, a line that is overwritten with what happens now.
+// progress shows the progress of a run: one line for each finished experiment and, on a terminal, a line that is
+// overwritten with what happens now.
 type progress struct {
 	w           io.Writer
 	total       int

@@ -31,8 +31,7 @@ type seat struct {
 	screen strings.Builder
 }
 
-// sit starts lab at a terminal of its own. With split, only standard input and error are the
-// terminal.
+// sit starts lab at a terminal of its own. With split, only standard input and error are the terminal.
 func (b program) sit(split bool, env []string, args ...string) *seat {
 	b.t.Helper()
 	keyboard, terminal := openTerminal(b.t)
@@ -124,8 +123,7 @@ func (s *seat) leaves() int {
 
 const prompt = "holds, breaks, or breaks:KIND? "
 
-// Each question comes before its run, and does not give the outcome away. What is no
-// prediction is asked for again.
+// Each question comes before its run, and does not give the outcome away. What is no prediction is asked for again.
 func TestQuizAtATerminal(t *testing.T) {
 	t.Parallel()
 	b := newProgram(t)
@@ -156,8 +154,7 @@ func TestQuizAtATerminal(t *testing.T) {
 	b.nothingLeft()
 }
 
-// fits fails the test if a line is wider than the terminal. A line that was overwritten does
-// not count.
+// fits fails the test if a line is wider than the terminal. A line that was overwritten does not count.
 func fits(t *testing.T, screen string) {
 	t.Helper()
 	escapes := regexp.MustCompile("\x1b\\[[0-9;]*[a-zA-Z]")

@@ -19,8 +19,8 @@ import (
 	"seckill/internal/auth"
 )
 
-// secretEnv is the secret with which the service verifies tokens. It is not a flag, because
-// every user of the machine can read command lines.
+// secretEnv is the secret with which the service verifies tokens. It is not a flag, because every user of the machine
+// can read command lines.
 const secretEnv = "SECKILL_JWT_SECRET"
 
 // secretFileEnv is the path of a file with it.
@@ -187,8 +187,8 @@ func checkBaseURL(s string) (string, error) {
 // identity is the header that identifies a buyer to the service.
 type identity struct{ header, value string }
 
-// identities returns how to identify buyers: by tokens if there is a secret; otherwise, if the
-// format allows it, by user ids.
+// identities returns how to identify buyers: by tokens if there is a secret; otherwise, if the format allows it, by
+// user ids.
 func identities(req request, secret string, stderr io.Writer) (func(user int64) (identity, error), error) {
 	if secret == "" {
 		if req.format != "vegeta" {
@@ -237,8 +237,8 @@ func writeBuyers(ctx context.Context, w io.Writer, req request, identify func(in
 	return out.Flush()
 }
 
-// writeFile writes the whole file or leaves the old one, and creates its folder if necessary. Tokens are credentials: only
-// the owner can read the file and a new folder.
+// writeFile writes the whole file or leaves the old one, and creates its folder if necessary. Tokens are credentials:
+// only the owner can read the file and a new folder.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return usagef("--output %s is not a file", path)
@@ -263,8 +263,7 @@ func writeFile(path string, write func(io.Writer) error) (err error) {
 
 func hours(d time.Duration) string { return fmt.Sprintf("%dh", d/time.Hour) }
 
-// format is an output format for buyers: what comes first, between two of them and last, and
-// one buyer.
+// format is an output format for buyers: what comes first, between two of them and last, and one buyer.
 type format struct {
 	open, between, close string
 	line                 func(i int64, who identity) ([]byte, error)
@@ -288,8 +287,8 @@ func newFormat(req request) format {
 
 func (w identity) token() string { return strings.TrimPrefix(w.value, "Bearer ") }
 
-// target is one request in vegeta's JSON format (see its target.schema.json): method and url
-// are required, each header has a list of values. A body would be base64; an order has none.
+// target is one request in vegeta's JSON format (see its target.schema.json): method and url are required, each header
+// has a list of values. A body would be base64; an order has none.
 type target struct {
 	Method string              `json:"method"`
 	URL    string              `json:"url"`

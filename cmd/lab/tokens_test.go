@@ -19,7 +19,8 @@ import (
 
 const secret = "a secret that is long enough for HS256"
 
-// The tokens are those of the users that were asked for, one on each line or in one JSON array, until their time is over.
+// The tokens are those of the users that were asked for, one on each line or in one JSON array, until their time is
+// over.
 func TestTokens(t *testing.T) {
 	t.Setenv(secretEnv, secret)
 	for _, c := range []struct {
@@ -133,8 +134,8 @@ func TestShortSecretIsRefusedAndNotShown(t *testing.T) {
 	}
 }
 
-// A file that is there is replaced. A fresh clone has no folder loadtest/out, which the help writes to. Nobody else reads
-// the tokens.
+// A file that is there is replaced. A fresh clone has no folder loadtest/out, which the help writes to. Nobody else
+// reads the tokens.
 func TestOutputFile(t *testing.T) {
 	t.Setenv(secretEnv, secret)
 	there, folder := filepath.Join(t.TempDir(), "tokens.txt"), filepath.Join(t.TempDir(), "loadtest", "out")

@@ -13,8 +13,7 @@ import (
 	"seckill/internal/lab/testbed"
 )
 
-// firstExperiment is played by lab without a command. It needs no server, and breaks within a
-// second.
+// firstExperiment is played by lab without a command. It needs no server, and breaks within a second.
 const firstExperiment = "naive-wrong-release"
 
 const greeting = `Welcome to the laboratory. It breaks distributed locks, and shows how.

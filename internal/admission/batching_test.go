@@ -69,7 +69,8 @@ func TestOutcomeAfterAFailedAttempt(t *testing.T) {
 	}
 }
 
-// A call whose reply is lost may still act until its expiry. No refusal is final before that, of one bucket or of several.
+// A call whose reply is lost may still act until its expiry. No refusal is final before that, of one bucket or of
+// several.
 func TestRefusalWaitsUntilNoEarlierCallCanAct(t *testing.T) {
 	t.Parallel()
 	for _, buckets := range []int{1, testBuckets} {
@@ -116,8 +117,8 @@ func TestUnavailableAfterDecisionTimeout(t *testing.T) {
 	})
 }
 
-// The reply to an order is lost, and the voucher is forgotten before the order can be sent again. That the sale is
-// over is no answer then: the order may have been accepted.
+// The reply to an order is lost, and the voucher is forgotten before the order can be sent again. That the sale is over
+// is no answer then: the order may have been accepted.
 func TestOutcomeIsUnknownAlthoughTheVoucherIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,16 +18,16 @@ type refusalCache struct {
 	refusal atomic.Pointer[cachedRefusal]
 }
 
-// cachedRefusal is the answer to all requests, apart from one request at intervals that asks
-// Redis, until Redis gives that request another answer.
+// cachedRefusal is the answer to all requests, apart from one request at intervals that asks Redis, until Redis gives
+// that request another answer.
 type cachedRefusal struct {
 	err   error
 	every time.Duration
 	next  atomic.Int64 // when the next request may ask, on the gate's clock
 }
 
-// overloadRecheckEvery is how often one request asks Redis while too many orders are pending.
-// Consumers persist some hundreds in that time.
+// overloadRecheckEvery is how often one request asks Redis while too many orders are pending. Consumers persist some
+// hundreds in that time.
 const overloadRecheckEvery = 10 * time.Millisecond
 
 // cached returns the refusal of a request, or nil if the request is to ask Redis.
@@ -46,8 +46,8 @@ func (c *refusalCache) cached(now time.Duration) error {
 	return r.err
 }
 
-// peek returns the refusal that cached would return, or nil if a request may ask Redis now.
-// Without a refusal it costs one atomic load.
+// peek returns the refusal that cached would return, or nil if a request may ask Redis now. Without a refusal it costs
+// one atomic load.
 func (c *refusalCache) peek(now func() time.Duration) error {
 	r := c.refusal.Load()
 	if r == nil || int64(now()) >= r.next.Load() {
@@ -73,8 +73,8 @@ func (c *refusalCache) clear(err error) {
 	}
 }
 
-// clock is what Redis' clock showed at a time of the gate's clock. It was read on the way here,
-// so Redis' clock is never behind what at returns.
+// clock is what Redis' clock showed at a time of the gate's clock. It was read on the way here, so Redis' clock is
+// never behind what at returns.
 type clock struct {
 	shown int64 // ms
 	when  time.Duration

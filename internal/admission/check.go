@@ -30,8 +30,8 @@ func (v *voucherState) check(ctx context.Context) (useless, same bool) {
 	}
 	all := v.states(ctx)
 	if epoch == 0 {
-		// Closed: the first buyer opens it. No buyer does while the clock of Redis, when it was
-		// last read, showed that the sale is over. That may have been wrong, so it was read again.
+		// Closed: the first buyer opens it. No buyer does while the clock of Redis, when it was last read, showed that
+		// the sale is over. That may have been wrong, so it was read again.
 		return false, true
 	}
 	lost, err := lostTransfer(all, func() []ledger.State { return v.states(ctx) })

@@ -13,8 +13,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Redis' clock jumps during a sale, because an operator sets it or another server takes over. The
-// first call after the jump has expired by the new clock, the next one has not.
+// Redis' clock jumps during a sale, because an operator sets it or another server takes over. The first call after the
+// jump has expired by the new clock, the next one has not.
 func TestRedisClockJumps(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 100, func(t *testing.T, s *fixture, server *simulate.Redis) {
@@ -51,8 +51,8 @@ func TestRedisClockJumps(t *testing.T) {
 	})
 }
 
-// The voucher is closed while Redis' clock shows a time after the sale. No request asks Redis any more,
-// so the check must find out that the clock is right again.
+// The voucher is closed while Redis' clock shows a time after the sale. No request asks Redis any more, so the check
+// must find out that the clock is right again.
 func TestCheckReadsTheClockOfAClosedVoucher(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 100, func(t *testing.T, s *fixture, server *simulate.Redis) {
@@ -75,9 +75,9 @@ func jump(server *simulate.Redis, by time.Duration) {
 	server.Mini().SetTime(time.Now().Add(by))
 }
 
-// The reply to a call is lost, and Redis' clock goes back before the call is repeated. An accepted order
-// is reported at once. A refusal is not final while the first call might still act by that clock, so the
-// buyer is told after the DecisionTimeout that the outcome is unknown, not when the clock has caught up.
+// The reply to a call is lost, and Redis' clock goes back before the call is repeated. An accepted order is reported at
+// once. A refusal is not final while the first call might still act by that clock, so the buyer is told after the
+// DecisionTimeout that the outcome is unknown, not when the clock has caught up.
 func TestClockGoesBackWhileAnOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	const attempt, decision = 500 * time.Millisecond, 3 * time.Second

@@ -88,8 +88,8 @@ func sellsOnACluster(t *testing.T, addrs []string, buckets int, wanted func(int)
 	s.balanced(gates[1], 300)
 }
 
-// One node hangs. Nobody waits for longer than one timeout, however many vouchers it has: orders on other nodes are found
-// without it, and buyers of buckets on other nodes get the whole stock of those nodes.
+// One node hangs. Nobody waits for longer than one timeout, however many vouchers it has: orders on other nodes are
+// found without it, and buyers of buckets on other nodes get the whole stock of those nodes.
 func nodeHangs(t *testing.T, addrs []string) {
 	const buckets = 6
 	limits := func(c *Config) { c.AttemptTimeout, c.DecisionTimeout = 2*time.Second, 10*time.Second }
@@ -153,8 +153,8 @@ func signal(t *testing.T, client *redis.Client, what syscall.Signal) {
 	}
 }
 
-// withReplicas gives each primary of a cluster a replica, and waits until the replicas have caught up. It
-// returns them by the address of their primary.
+// withReplicas gives each primary of a cluster a replica, and waits until the replicas have caught up. It returns them
+// by the address of their primary.
 func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addrs[0])
@@ -181,8 +181,8 @@ func withReplicas(t *testing.T, addrs []string) map[string]*testkit.RedisServer 
 	return of
 }
 
-// In a cluster the gate waits for the replicas of the node that has the voucher's slot. When that node
-// dies, its replica has every acknowledged order.
+// In a cluster the gate waits for the replicas of the node that has the voucher's slot. When that node dies, its
+// replica has every acknowledged order.
 func TestClusterWaitsAndFailsOver(t *testing.T) {
 	t.Parallel()
 	addrs := testkit.RedisCluster(t)
@@ -223,8 +223,8 @@ func TestClusterWaitsAndFailsOver(t *testing.T) {
 	inStep(t, victim)
 	fail.Unless(t, s.buy(g, 20, 200), nil, "with it again")
 	signal(t, dial(t, at(victim)), syscall.SIGKILL)
-	// The promoted replica has no replica itself, so no order is acknowledged by a process that waits for
-	// one. A process that does not wait goes on selling.
+	// The promoted replica has no replica itself, so no order is acknowledged by a process that waits for one. A
+	// process that does not wait goes on selling.
 	other := s.gate(func(c *Config) { c.Client = client })
 	finish := s.run()
 	defer finish()

@@ -13,8 +13,8 @@ import (
 	"seckill/internal/order"
 )
 
-// MaxBatch is the most orders that one call of admit.lua decides about. It bounds how long one call
-// keeps Redis busy, at about 3 µs an order.
+// MaxBatch is the most orders that one call of admit.lua decides about. It bounds how long one call keeps Redis busy,
+// at about 3 µs an order.
 const MaxBatch = 512
 
 // Store is what the gate needs of the database. A [contract.AdmissionStore] implements it.
@@ -44,8 +44,8 @@ type Workers interface {
 	Watched() (vouchers []contract.AdmissionVoucher, complete bool)
 }
 
-// Config is what a [Gate] needs. Client, Store, Workers, Locker and Log are required. A zero in the
-// other fields takes the default.
+// Config is what a [Gate] needs. Client, Store, Workers, Locker and Log are required. A zero in the other fields takes
+// the default.
 type Config struct {
 	Client  ledger.Client
 	Store   Store
@@ -53,8 +53,8 @@ type Config struct {
 	// Locker makes sure that one process at a time opens a voucher. Any mechanism with a lease does.
 	Locker lock.Locker
 	Log    *slog.Logger
-	// Generation returns the generation of the pair of database and Redis, or why they do not belong together: then the gate
-	// accepts nothing, and opens nothing. See [pairing.Pairing.Generation]. nil: they do, under generation 0.
+	// Generation returns the generation of the pair of database and Redis, or why they do not belong together: then the
+	// gate accepts nothing, and opens nothing. See [pairing.Pairing.Generation]. nil: they do, under generation 0.
 	Generation func() (int64, error)
 	// Confirm is Generation of now: it asks both stores before a voucher is rebuilt. nil: as Generation.
 	Confirm func(ctx context.Context) error
@@ -65,30 +65,29 @@ type Config struct {
 	AttemptTimeout time.Duration
 	// DecisionTimeout bounds how long the gate tries to find out the outcome of a batch. Default 2 s.
 	DecisionTimeout time.Duration
-	// OpenWait is how long requests wait for a voucher that is being opened, before they are told to
-	// come back. Default 500 ms.
+	// OpenWait is how long requests wait for a voucher that is being opened, before they are told to come back. Default
+	// 500 ms.
 	OpenWait time.Duration
-	// RecheckEvery is how often one request asks Redis although the voucher was sold out. Default
-	// 100 ms.
+	// RecheckEvery is how often one request asks Redis although the voucher was sold out. Default 100 ms.
 	RecheckEvery time.Duration
 	// CheckEvery is how often [Gate.Run] compares Redis with the database. Default 5 s.
 	CheckEvery time.Duration
 	// LookupAfterSale is for how long after a sale its orders are looked for in Redis in any case. Later they are
-	// looked for while the workers read the voucher's streams, as they do until the last order is persisted.
-	// Default 1 h.
+	// looked for while the workers read the voucher's streams, as they do until the last order is persisted. Default 1
+	// h.
 	LookupAfterSale time.Duration
-	// MaxPending is how many orders of a voucher may be accepted and not persisted yet. More are
-	// refused with [order.ErrOverloaded]. Default 100,000.
+	// MaxPending is how many orders of a voucher may be accepted and not persisted yet. More are refused with
+	// [order.ErrOverloaded]. Default 100,000.
 	MaxPending int64
-	// OrdersPerEntry is how many of the orders that a call accepts one entry of the stream may have.
-	// Default [ledger.DefaultOrdersPerEntry]; 1 while consumers run that know no entries with several orders.
+	// OrdersPerEntry is how many of the orders that a call accepts one entry of the stream may have. Default
+	// [ledger.DefaultOrdersPerEntry]; 1 while consumers run that know no entries with several orders.
 	OrdersPerEntry int
-	// MaxInFlight is how many calls of Admit may wait at a time. More are refused with
-	// [order.ErrOverloaded] at once. Default 20,000.
+	// MaxInFlight is how many calls of Admit may wait at a time. More are refused with [order.ErrOverloaded] at once.
+	// Default 20,000.
 	MaxInFlight int64
-	// WaitReplicas is how many replicas must have an order before its buyer is told of it (WAIT). If
-	// fewer do within WaitTimeout, the batch is sent again, and ends with [order.ErrUnavailable]
-	// after DecisionTimeout. Default 0: the primary's reply is enough.
+	// WaitReplicas is how many replicas must have an order before its buyer is told of it (WAIT). If fewer do within
+	// WaitTimeout, the batch is sent again, and ends with [order.ErrUnavailable] after DecisionTimeout. Default 0: the
+	// primary's reply is enough.
 	WaitReplicas int
 	// WaitTimeout bounds that wait, in each attempt. Default half of AttemptTimeout.
 	WaitTimeout time.Duration

@@ -11,8 +11,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// Redis is restored from older data, and looks intact. A process finds that it has seen more. One that starts afterwards
-// has not, but the database has more.
+// Redis is restored from older data, and looks intact. A process finds that it has seen more. One that starts
+// afterwards has not, but the database has more.
 func TestRedisIsRestoredFromOlderData(t *testing.T) {
 	t.Parallel()
 	for _, restarted := range []bool{false, true} {
@@ -37,8 +37,8 @@ func TestRedisIsRestoredFromOlderData(t *testing.T) {
 	}
 }
 
-// After the loss another process sells more, until Redis' sequence number is above the one that this
-// process has seen. This process misses its own last order.
+// After the loss another process sells more, until Redis' sequence number is above the one that this process has seen.
+// This process misses its own last order.
 func TestDataLossIsDetectedAfterOthersSoldMore(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 100)

@@ -42,8 +42,8 @@ const (
 // decide finds out about every order of a batch. If it cannot, it returns the error that it has given to the requests.
 func (b *bucket) decide(requests []*request) error {
 	v := b.voucher
-	// Neither the requests' contexts nor the end of the gate end this one: what was sent is decided, and the requests must
-	// be told.
+	// Neither the requests' contexts nor the end of the gate end this one: what was sent is decided, and the requests
+	// must be told.
 	ctx, cancel := context.WithTimeout(context.Background(), v.config.DecisionTimeout)
 	defer cancel()
 	u := undecided{bucket: b, left: slices.Clone(requests)}
@@ -193,8 +193,9 @@ func (u *undecided) observe(d ledger.Decision, epoch int64) {
 	u.bucket.observe(k)
 }
 
-// giveUp answers the remaining requests. After an attempt that may have acted, their outcome is unknown even if the voucher
-// is forgotten. Then the error has the cause as text only: a cause such as [voucher.ErrEnded] would be taken for a refusal.
+// giveUp answers the remaining requests. After an attempt that may have acted, their outcome is unknown even if the
+// voucher is forgotten. Then the error has the cause as text only: a cause such as [voucher.ErrEnded] would be taken
+// for a refusal.
 func (u *undecided) giveUp(cause error) error {
 	err := notAdmitted(cause)
 	if u.acted {

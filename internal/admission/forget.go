@@ -25,13 +25,13 @@ var (
 const (
 	// vouchersPerPage is how many vouchers are listed at a time.
 	vouchersPerPage = 100
-	// streamGrace is how long the streams of a forgotten voucher stay. By then the consumers of all
-	// processes have found that there is nothing left to read.
+	// streamGrace is how long the streams of a forgotten voucher stay. By then the consumers of all processes have
+	// found that there is nothing left to read.
 	streamGrace = 3 * time.Second
 	// unbalancedPause is when a voucher that does not balance is looked at again.
 	unbalancedPause = 10 * time.Minute
-	// maxFailed is how many vouchers in a row may fail. After so many it is not their own fault: a server does
-	// not answer.
+	// maxFailed is how many vouchers in a row may fail. After so many it is not their own fault: a server does not
+	// answer.
 	maxFailed = 3
 	// forgetLease bounds how long a process that dies keeps other processes from opening the voucher. The work under
 	// the lock takes some milliseconds.
@@ -47,23 +47,21 @@ type ForgetConfig struct {
 	// Balances reports whether the stock equation of a voucher holds; it counts the orders.
 	Balances func(ctx context.Context, v contract.AdmissionVoucher) (bool, error)
 	Log      *slog.Logger
-	// Forgotten is called for each voucher that this process marked as forgotten. Kept is called
-	// each time that all vouchers were looked at, with the number of those that are kept because
-	// they do not balance. Both may be nil.
+	// Forgotten is called for each voucher that this process marked as forgotten. Kept is called each time that all
+	// vouchers were looked at, with the number of those that are kept because they do not balance. Both may be nil.
 	Forgotten func()
 	Kept      func(vouchers int)
 }
 
-// Forgetter removes the data of vouchers from Redis whose sale ended long ago and whose orders are all
-// in the database. Several processes may do so at the same time, and each of them may stop anywhere:
-// see the package's documentation.
+// Forgetter removes the data of vouchers from Redis whose sale ended long ago and whose orders are all in the database.
+// Several processes may do so at the same time, and each of them may stop anywhere: see the package's documentation.
 type Forgetter struct {
 	gate   *Gate
 	config ForgetConfig
 	after  int64 // the last voucher of the previous round, if that was not finished
 	notes        // what is known
-	// listed are the notes of the vouchers that were looked at since the list was begun. At its end they
-	// replace the others, which may be of vouchers that are gone.
+	// listed are the notes of the vouchers that were looked at since the list was begun. At its end they replace the
+	// others, which may be of vouchers that are gone.
 	listed notes
 }
 
@@ -100,8 +98,8 @@ func (f *Forgetter) Run(ctx context.Context) {
 	}
 }
 
-// Round takes one step for each voucher that is due. It passes over a voucher that fails. If several in a row
-// do, it ends, and the next round continues from there.
+// Round takes one step for each voucher that is due. It passes over a voucher that fails. If several in a row do, it
+// ends, and the next round continues from there.
 func (f *Forgetter) Round(ctx context.Context) {
 	if f.gate.config.paired() != nil {
 		return
@@ -169,8 +167,7 @@ func (f *Forgetter) voucher(ctx context.Context, v contract.AdmissionVoucher) er
 	return nil
 }
 
-// step marks the voucher as forgotten or, if it is, removes what Redis has of it; with all, the
-// streams too.
+// step marks the voucher as forgotten or, if it is, removes what Redis has of it; with all, the streams too.
 func (f *Forgetter) step(ctx context.Context, av contract.AdmissionVoucher, all bool) error {
 	st, err := f.gate.config.Store.EpochState(ctx, av.VoucherID)
 	if err != nil {
@@ -188,8 +185,7 @@ func (f *Forgetter) step(ctx context.Context, av contract.AdmissionVoucher, all 
 	return f.clear(ctx, v, st.Epoch, all)
 }
 
-// mark closes a voucher that is due and at rest, and marks it as forgotten if it is still at rest
-// then.
+// mark closes a voucher that is due and at rest, and marks it as forgotten if it is still at rest then.
 func (f *Forgetter) mark(
 	ctx context.Context, v *voucherState, av contract.AdmissionVoucher, st contract.EpochState,
 ) (contract.EpochState, error) {
@@ -205,8 +201,8 @@ func (f *Forgetter) mark(
 		return st, errUnbalanced
 	}
 
-	// The lock spares other processes the work of opening the voucher meanwhile. Without it nothing
-	// would go wrong: the mark is made only under the epoch that is closed here.
+	// The lock spares other processes the work of opening the voucher meanwhile. Without it nothing would go wrong: the
+	// mark is made only under the epoch that is closed here.
 	lease, err := v.config.Locker.Acquire(ctx, v.lockKey(), lock.Options{TTL: forgetLease})
 	if err != nil {
 		return st, fmt.Errorf("%w: %w", errNotYet, err)
@@ -236,8 +232,8 @@ func (f *Forgetter) mark(
 	return st, nil
 }
 
-// atRest returns nil if the sale has been over for long enough, by the servers' clocks too, and no
-// order is pending. It finishes transfers of which stock is in transit.
+// atRest returns nil if the sale has been over for long enough, by the servers' clocks too, and no order is pending. It
+// finishes transfers of which stock is in transit.
 func (f *Forgetter) atRest(ctx context.Context, v *voucherState, all []ledger.State, st contract.EpochState) error {
 	lost, err := lostTransfer(all, func() []ledger.State { return v.states(ctx) })
 	switch err := cmp.Or(firstError(all), err); {

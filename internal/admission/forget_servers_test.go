@@ -16,8 +16,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Vouchers that always fail keep neither the others from being forgotten nor the forgetter from counting those that
-// do not balance.
+// Vouchers that always fail keep neither the others from being forgotten nor the forgetter from counting those that do
+// not balance.
 func TestForgetterPassesVouchersThatFail(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

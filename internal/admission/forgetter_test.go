@@ -20,8 +20,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// forgetting is a fixture with a voucher whose sale has ended, all orders persisted, and a process that
-// forgets vouchers at once.
+// forgetting is a fixture with a voucher whose sale has ended, all orders persisted, and a process that forgets
+// vouchers at once.
 type forgetting struct {
 	*fixture
 	gate     *Gate
@@ -50,8 +50,8 @@ func newForgetting(t *testing.T, buckets int) *forgetting {
 // end moves the end of the sale into the past.
 func (f *forgetting) end() { f.moveEnd(time.Now().Add(-time.Minute)) }
 
-// moveEnd changes the end of the sale in the database and, if the voucher is open there, in Redis: as
-// if the sale had had that end from the beginning.
+// moveEnd changes the end of the sale in the database and, if the voucher is open there, in Redis: as if the sale had
+// had that end from the beginning.
 func (f *forgetting) moveEnd(to time.Time) {
 	f.store.mu.Lock()
 	f.store.voucher.EndAt = to
@@ -97,8 +97,8 @@ func (f *forgetting) epochState() contract.EpochState {
 	return st
 }
 
-// A voucher whose sale has been over for long enough is removed from Redis in steps, and late requests
-// are answered without Redis.
+// A voucher whose sale has been over for long enough is removed from Redis in steps, and late requests are answered
+// without Redis.
 func TestVoucherIsForgotten(t *testing.T) {
 	t.Parallel()
 	for _, buckets := range []int{1, 4} {
@@ -226,8 +226,8 @@ func TestForgetterCanStopAnywhere(t *testing.T) {
 	}
 }
 
-// The end of the sale is moved after the voucher was forgotten: the voucher is opened again from the
-// database. A process that was paused while it removed keys then does no harm.
+// The end of the sale is moved after the voucher was forgotten: the voucher is opened again from the database. A
+// process that was paused while it removed keys then does no harm.
 func TestForgottenVoucherIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	for _, rounds := range []int{1, 4} { // in the middle of its removal, and after

@@ -52,15 +52,15 @@ func newGate(c Config, b buckets) *Gate {
 	return g
 }
 
-// Close ends the batches under way, which takes at most [Config.DecisionTimeout], refuses all
-// other requests, and waits.
+// Close ends the batches under way, which takes at most [Config.DecisionTimeout], refuses all other requests, and
+// waits.
 func (g *Gate) Close() error {
 	g.close()
 	return nil
 }
 
-// Refusal implements [order.Gate]. Once the pause of a cached refusal is over, one request may
-// ask Redis again; Refusal leaves that to [Gate.Admit], which the same buyer calls next.
+// Refusal implements [order.Gate]. Once the pause of a cached refusal is over, one request may ask Redis again; Refusal
+// leaves that to [Gate.Admit], which the same buyer calls next.
 func (g *Gate) Refusal(v *voucher.Voucher, userID int64) error {
 	known := g.known(v.ID)
 	if known == nil {
@@ -73,14 +73,13 @@ func (g *Gate) Refusal(v *voucher.Voucher, userID int64) error {
 	return err
 }
 
-// Admit implements [order.Gate]. Where Redis is asked, it recognizes an order that was accepted
-// before. But a voucher that is sold out, or whose sale is over, is refused without asking
-// Redis, so a caller that may repeat an order calls [Gate.OrderOf] after such a refusal.
+// Admit implements [order.Gate]. Where Redis is asked, it recognizes an order that was accepted before. But a voucher
+// that is sold out, or whose sale is over, is refused without asking Redis, so a caller that may repeat an order calls
+// [Gate.OrderOf] after such a refusal.
 //
-// If ctx ends while the order waits in its queue, the order is taken out: at once if the queue
-// has not moved for a moment, otherwise when its batch would be sent. Once the order was sent,
-// Admit waits for the outcome even if ctx ends: it takes at most [Config.DecisionTimeout], and
-// any answer before would be a guess.
+// If ctx ends while the order waits in its queue, the order is taken out: at once if the queue has not moved for a
+// moment, otherwise when its batch would be sent. Once the order was sent, Admit waits for the outcome even if ctx
+// ends: it takes at most [Config.DecisionTimeout], and any answer before would be a guess.
 func (g *Gate) Admit(ctx context.Context, v *voucher.Voucher, o order.Order) error {
 	err := g.admit(ctx, v, o)
 	told := err
@@ -135,9 +134,9 @@ func (g *Gate) Await(ctx context.Context, o order.Order, limit time.Duration) er
 	return g.config.Workers.Await(ctx, o, limit)
 }
 
-// Audit implements [order.Gate]. All numbers are sums over the buckets. The buckets are not read
-// at the same moment, but none of them has changed while Seq and Pending stay the same; and stock
-// that is transferred in the meantime is counted once.
+// Audit implements [order.Gate]. All numbers are sums over the buckets. The buckets are not read at the same moment,
+// but none of them has changed while Seq and Pending stay the same; and stock that is transferred in the meantime is
+// counted once.
 func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, error) {
 	if err := g.config.paired(); err != nil {
 		return order.GateAudit{}, err
@@ -157,9 +156,9 @@ func (g *Gate) Audit(ctx context.Context, voucherID int64) (order.GateAudit, err
 	return audit, err
 }
 
-// Open opens a voucher before the first buyer comes, and waits until it is open. The error is
-// ctx's, [voucher.ErrNotFound], [voucher.ErrEnded] for a voucher that is forgotten, or
-// [order.ErrUnavailable] once the gate closes.
+// Open opens a voucher before the first buyer comes, and waits until it is open. The error is ctx's,
+// [voucher.ErrNotFound], [voucher.ErrEnded] for a voucher that is forgotten, or [order.ErrUnavailable] once the gate
+// closes.
 func (g *Gate) Open(ctx context.Context, v *voucher.Voucher) error {
 	s := g.voucher(v)
 	for _, b := range s.buckets {
@@ -196,9 +195,9 @@ func (g *Gate) stuck(voucherID int64) bool {
 	return s != nil && s.openingFor() > stuckAfter
 }
 
-// Run compares Redis with the database at intervals, until ctx ends: without it, nobody would
-// notice that Redis is behind for a voucher that nobody buys. It also drops vouchers whose sale
-// is long over, or that were forgotten. Its only error is the context's cause.
+// Run compares Redis with the database at intervals, until ctx ends: without it, nobody would notice that Redis is
+// behind for a voucher that nobody buys. It also drops vouchers whose sale is long over, or that were forgotten. Its
+// only error is the context's cause.
 func (g *Gate) Run(ctx context.Context) error {
 	every := time.NewTicker(g.config.CheckEvery)
 	defer every.Stop()
@@ -274,8 +273,8 @@ func (g *Gate) voucher(v *voucher.Voucher) *voucherState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.vouchers[v.ID]
-	// If the sale's window was changed, requests that wait in the old state are still answered.
-	// The two states are to each other like two processes.
+	// If the sale's window was changed, requests that wait in the old state are still answered. The two states are to
+	// each other like two processes.
 	if s == nil || !s.isOf(v) {
 		s = newVoucherState(g.core, v)
 		g.vouchers[v.ID] = s

@@ -59,8 +59,8 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// Connections are cut again and again. A buyer whose outcome is unknown does what the
-// service does: looks the order up, and sends it again with the same id.
+// Connections are cut again and again. A buyer whose outcome is unknown does what the service does: looks the order up,
+// and sends it again with the same id.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 300, func(t *testing.T, s *fixture, server *simulate.Redis) {

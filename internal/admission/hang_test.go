@@ -15,8 +15,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Rebalancing waits for a bucket whose node hangs only at intervals, not each time. The voucher is not
-// reported as sold out before that bucket answers.
+// Rebalancing waits for a bucket whose node hangs only at intervals, not each time. The voucher is not reported as sold
+// out before that bucket answers.
 func TestRebalancingSkipsABucketThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func (s sameForAll) EpochState(ctx context.Context, _ int64) (contract.EpochStat
 	return s.store.EpochState(ctx, s.voucher.ID)
 }
 
-// A hundred vouchers are on a node that hangs. The checks of those whose turn it is take no longer than a few of them, and
-// so many at once is the most.
+// A hundred vouchers are on a node that hangs. The checks of those whose turn it is take no longer than a few of them,
+// and so many at once is the most.
 func TestCheckWhileANodeHangs(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 5, func(t *testing.T, s *fixture, _ *simulate.Redis) {

@@ -27,8 +27,8 @@ func (c *countingStates) States(ctx context.Context, all []ledger.Keys) []ledger
 	return c.buckets.States(ctx, slices.Repeat([]ledger.Keys{c.keys}, len(all)))
 }
 
-// What it costs to check vouchers that nobody buys does not grow with their number. If Redis is emptied, all of them are
-// closed by one check all the same.
+// What it costs to check vouchers that nobody buys does not grow with their number. If Redis is emptied, all of them
+// are closed by one check all the same.
 func TestIdleVouchersAreCheckedInTurns(t *testing.T) {
 	t.Parallel()
 	for _, vouchers := range []int64{100, 1000} {

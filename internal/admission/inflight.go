@@ -2,8 +2,8 @@ package admission
 
 import "sync/atomic"
 
-// InFlight bounds how many requests are in progress at a time. Beyond the bound it refuses at once: a
-// queue that only grows serves nobody in time.
+// InFlight bounds how many requests are in progress at a time. Beyond the bound it refuses at once: a queue that only
+// grows serves nobody in time.
 type InFlight struct {
 	limit int64
 	n     atomic.Int64

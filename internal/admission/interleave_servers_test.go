@@ -186,8 +186,8 @@ func (s *shop) refundAll(ctx context.Context) error {
 // settleDown waits until everything that is under way has ended.
 func (s *shop) settleDown(v *voucher.Voucher) {
 	s.t.Helper()
-	// An opening that was under way when the voucher was closed may have found it open. The next check of the
-	// gate finds that out.
+	// An opening that was under way when the voucher was closed may have found it open. The next check of the gate
+	// finds that out.
 	testkit.Until(s.t, "the voucher is open, and no order is pending", func() bool {
 		s.gate.Check(s.t.Context())
 		fail.NowIf(s.t, s.gate.Open(s.t.Context(), v))
@@ -213,8 +213,8 @@ func (s *shop) decided(v *voucher.Voucher) {
 	})
 }
 
-// accounts checks that every payment has bought a voucher or goes back, that a voucher was paid for once, and
-// that no order that is paid has given its unit back.
+// accounts checks that every payment has bought a voucher or goes back, that a voucher was paid for once, and that no
+// order that is paid has given its unit back.
 func (s *shop) accounts(received *money, placed *orders) {
 	t := s.t
 	bought, outcomes := map[int64]int{}, map[string]int{}

@@ -33,8 +33,8 @@ func (s *fixture) wantOrder(g *Gate, user, id int64, key order.KeyHash, want int
 	}
 }
 
-// The repetition of a request has another id, and is told of the order that the first one placed: by any
-// process, before and after the order is persisted, after its stock is sold, and after Redis lost everything.
+// The repetition of a request has another id, and is told of the order that the first one placed: by any process,
+// before and after the order is persisted, after its stock is sold, and after Redis lost everything.
 func TestSameKeyIsToldTheSameOrder(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 2, func(t *testing.T, s *fixture, _ *simulate.Redis) {

@@ -15,9 +15,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// LateMoney finds out whether money that came for a cancelled or expired order can have a unit. Every process runs
-// one, and none of them is special: the database says what is undecided, and each step may be repeated, by any of
-// them.
+// LateMoney finds out whether money that came for a cancelled or expired order can have a unit. Every process runs one,
+// and none of them is special: the database says what is undecided, and each step may be repeated, by any of them.
 //
 // A process may die at any moment, and so may the servers:
 //

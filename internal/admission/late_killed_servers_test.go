@@ -208,8 +208,8 @@ type death struct {
 	left  leftBehind
 }
 
-// A process that handles late money kills itself at each point of the way. Another process finishes: the money has
-// paid for one voucher, or went back once, and no voucher is lost.
+// A process that handles late money kills itself at each point of the way. Another process finishes: the money has paid
+// for one voucher, or went back once, and no voucher is lost.
 func TestLateMoneyKilledAtEveryPoint(t *testing.T) {
 	t.Parallel()
 	const user, other = 7, 8

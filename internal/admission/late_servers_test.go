@@ -44,8 +44,8 @@ func (s *shop) wants(id int64, state order.Status, outcome order.Outcome) {
 	}
 }
 
-// Late money takes a unit from Redis, of whichever bucket, if there is one and the user has no other order. The
-// order is like any other that is paid: it can be refunded, and its user may order again then.
+// Late money takes a unit from Redis, of whichever bucket, if there is one and the user has no other order. The order
+// is like any other that is paid: it can be refunded, and its user may order again then.
 func TestLateMoneyTakesAVoucherFromRedis(t *testing.T) {
 	t.Parallel()
 	for _, buckets := range []int{1, 3} {

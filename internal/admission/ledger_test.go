@@ -14,8 +14,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// Orders are admitted, transfers given, taken, repeated, delayed or dropped, and reservations given back,
-// in any order. Stock, stock in transit and accepted orders always add up to the initial stock.
+// Orders are admitted, transfers given, taken, repeated, delayed or dropped, and reservations given back, in any order.
+// Stock, stock in transit and accepted orders always add up to the initial stock.
 func TestTransfersLoseNoStock(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 0)
@@ -163,8 +163,8 @@ func (m *ledgerMachine) finish() {
 	fail.NowUnequal(m.rt, sum, m.initial, "accepted and in stock")
 }
 
-// A bucket that says it gave less than the other one received has lost data. That the two are read one
-// after the other must not look like that.
+// A bucket that says it gave less than the other one received has lost data. That the two are read one after the other
+// must not look like that.
 func TestLostTransferIsDetected(t *testing.T) {
 	t.Parallel()
 	giver, taker := ledger.State{Epoch: 2, To: map[int]int64{1: 5}}, ledger.State{Epoch: 2, From: map[int]int64{0: 5}}

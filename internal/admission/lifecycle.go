@@ -14,8 +14,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// lifecycle is the state of a voucher in this process. The voucher is open if every bucket has a
-// known epoch.
+// lifecycle is the state of a voucher in this process. The voucher is open if every bucket has a known epoch.
 //
 //	            a request needs a bucket,
 //	            check finds one closed                 found open, or rebuilt
@@ -31,12 +30,12 @@ import (
 //	opening  one of them is 0   open channel  wait, at most Config.OpenWait
 //	open     all even           nil           are decided in Redis
 //
-// An attempt finds the voucher open if the database and all buckets have the same even epoch, the
-// same window, and Redis has everything that the database has. Otherwise one process rebuilds it
-// under a lock; see rebuild.go. The lock only spares other processes the same work. What keeps
-// them apart is the epoch.
+// An attempt finds the voucher open if the database and all buckets have the same even epoch, the same window, and
+// Redis has everything that the database has. Otherwise one process rebuilds it under a lock; see rebuild.go. The lock
+// only spares other processes the same work. What keeps them apart is the epoch.
 type lifecycle struct {
-	// lostEpoch is the last epoch of which Redis has lost data, or in which a script stopped in its middle. It is never trusted again.
+	// lostEpoch is the last epoch of which Redis has lost data, or in which a script stopped in its middle. It is never
+	// trusted again.
 	lostEpoch int64
 	// logged: it was logged that the voucher is closed.
 	logged bool
@@ -49,8 +48,8 @@ type lifecycle struct {
 const (
 	firstRetry = 10 * time.Millisecond
 	maxRetry   = 500 * time.Millisecond
-	// lockWait is how long to wait for another process that opens the voucher, before looking
-	// whether it is open: a process that died leaves its lock behind.
+	// lockWait is how long to wait for another process that opens the voucher, before looking whether it is open: a
+	// process that died leaves its lock behind.
 	lockWait = 500 * time.Millisecond
 )
 
@@ -71,8 +70,8 @@ func (v *voucherState) openFully(ctx context.Context, b *bucket) error {
 	}
 }
 
-// awaitOpen returns what is known of an open bucket. If the bucket is closed, awaitOpen opens the
-// voucher, and waits until the opening has taken for wait, or ctx ends.
+// awaitOpen returns what is known of an open bucket. If the bucket is closed, awaitOpen opens the voucher, and waits
+// until the opening has taken for wait, or ctx ends.
 func (v *voucherState) awaitOpen(ctx context.Context, b *bucket, wait time.Duration) (ledger.Known, error) {
 	if known := b.knownState(); known.Epoch != 0 {
 		return known, nil
@@ -201,15 +200,14 @@ func (v *voucherState) tryOpen(ctx context.Context) ([]ledger.Known, error) {
 // lockKey names the lock under which the voucher is opened or forgotten.
 func (v *voucherState) lockKey() string { return "admission:" + strconv.FormatInt(v.id, 10) }
 
-// findOpen finds the voucher open: in the database, and all buckets in Redis under the same epoch,
-// with everything that the database has. Otherwise the error is errBehind.
+// findOpen finds the voucher open: in the database, and all buckets in Redis under the same epoch, with everything that
+// the database has. Otherwise the error is errBehind.
 func (v *voucherState) findOpen(ctx context.Context) ([]ledger.Known, error) {
 	generation, err := v.config.Generation()
 	if err != nil {
 		return nil, err
 	}
-	// The database is read first, so that orders persisted in between are no reason to distrust
-	// Redis.
+	// The database is read first, so that orders persisted in between are no reason to distrust Redis.
 	st, err := v.epochState(ctx)
 	if err != nil {
 		return nil, err
@@ -274,8 +272,7 @@ func final(err error) bool {
 	return errors.Is(err, voucher.ErrNotFound) || errors.Is(err, voucher.ErrEnded) || errors.Is(err, errWindowChanged)
 }
 
-// markClosed notes that a bucket is not open under an epoch, and returns why. The next request
-// opens the voucher.
+// markClosed notes that a bucket is not open under an epoch, and returns why. The next request opens the voucher.
 func (v *voucherState) markClosed(b *bucket, epoch int64, why ledger.Verdict) error {
 	cause, lost := errNotOpen, true
 	switch why {

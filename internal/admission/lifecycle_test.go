@@ -23,8 +23,8 @@ func (grantsEverybody) Acquire(ctx context.Context, key string, _ lock.Options) 
 	return lock.NewHeld(ctx, lock.Grant{Key: key, Owner: "me", Release: func(context.Context) error { return nil }}), nil
 }
 
-// The epoch changes while buyers wait: orders accepted under the old epoch are drained and counted, the
-// others are decided under the new one.
+// The epoch changes while buyers wait: orders accepted under the old epoch are drained and counted, the others are
+// decided under the new one.
 func TestEpochChangesUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 300)
@@ -60,8 +60,8 @@ func TestEpochChangesUnderLoad(t *testing.T) {
 	s.balanced(last, 300)
 }
 
-// A process that was stopped between the database and Redis continues when others have opened the voucher
-// under a later epoch.
+// A process that was stopped between the database and Redis continues when others have opened the voucher under a later
+// epoch.
 func TestLateOpenerChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)

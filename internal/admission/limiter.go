@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Limiter bounds how often each user may send a request, by the generic cell rate algorithm (ITU-T
-// I.371). Each user has one number: the time at which all requests so far would have been due at the
-// steady rate. A request moves it on by one interval. It may be ahead of the clock by a burst.
+// Limiter bounds how often each user may send a request, by the generic cell rate algorithm (ITU-T I.371). Each user
+// has one number: the time at which all requests so far would have been due at the steady rate. A request moves it on
+// by one interval. It may be ahead of the clock by a burst.
 //
-// A limiter counts the requests of this process only. Its memory is bounded: if there are more users
-// than it has room for, it drops users whose number has passed, which changes nothing. If that is not
-// enough it drops any others, who may then send a burst again.
+// A limiter counts the requests of this process only. Its memory is bounded: if there are more users than it has room
+// for, it drops users whose number has passed, which changes nothing. If that is not enough it drops any others, who
+// may then send a burst again.
 type Limiter struct {
 	interval, burst time.Duration
 	started         time.Time

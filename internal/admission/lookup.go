@@ -16,8 +16,8 @@ import (
 type lookups struct {
 	*core
 	scans scanner
-	// open starts to open a voucher that a look-up found closed, and reports whether that is news. Otherwise a
-	// voucher that no buyer can open, because memory refuses them all, would stay unknown to look-ups.
+	// open starts to open a voucher that a look-up found closed, and reports whether that is news. Otherwise a voucher
+	// that no buyer can open, because memory refuses them all, would stay unknown to look-ups.
 	open func(voucherID int64) bool
 	// stuck reports whether a voucher has been closed for longer than look-ups wait for it.
 	stuck func(voucherID int64) bool
@@ -110,8 +110,8 @@ func (l *lookups) allUsers(ctx context.Context, voucherID int64, bucket ledger.R
 	return unavailable(errOpening)
 }
 
-// replicated waits until enough replicas have an order that was found in Redis. The error is
-// [order.ErrUnavailable] if they do not, or if the order is gone meanwhile.
+// replicated waits until enough replicas have an order that was found in Redis. The error is [order.ErrUnavailable] if
+// they do not, or if the order is gone meanwhile.
 func (l *lookups) replicated(ctx context.Context, keys ledger.Keys, o order.Order) error {
 	if l.config.WaitReplicas == 0 {
 		return nil

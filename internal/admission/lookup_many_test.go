@@ -14,8 +14,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A burst of requests for unknown orders costs Redis as much as a few scans, not vouchers times requests, also
-// when all vouchers have pending orders.
+// A burst of requests for unknown orders costs Redis as much as a few scans, not vouchers times requests, also when all
+// vouchers have pending orders.
 func TestLookupsShareTheirCommands(t *testing.T) {
 	t.Parallel()
 	const requests, users = 200, 50
@@ -72,8 +72,8 @@ func TestLookupsShareTheirCommands(t *testing.T) {
 	}
 }
 
-// An order that one process has accepted is found at once by another one: at its gate or, once the order
-// is persisted, in the database.
+// An order that one process has accepted is found at once by another one: at its gate or, once the order is persisted,
+// in the database.
 func TestLookupsFindWhatWasAccepted(t *testing.T) {
 	t.Parallel()
 	for _, buckets := range []int{1, 5} {
@@ -110,8 +110,8 @@ func TestLookupsFindWhatWasAccepted(t *testing.T) {
 	}
 }
 
-// mustBeFound looks for an order as [order.Service] does: at the gate, then in the database. It reports
-// whether only the database had it.
+// mustBeFound looks for an order as [order.Service] does: at the gate, then in the database. It reports whether only
+// the database had it.
 func (s *fixture) mustBeFound(g *Gate, user, id int64) (inDatabase bool) {
 	o, err := g.Lookup(s.t.Context(), user, id)
 	switch {

@@ -171,8 +171,8 @@ func TestSharedScanShowsEachUserTheirOwn(t *testing.T) {
 	asking.Wait()
 }
 
-// What a bucket with pending orders does not say is unknown to the users of that bucket who have no order there, and
-// to nobody else.
+// What a bucket with pending orders does not say is unknown to the users of that bucket who have no order there, and to
+// nobody else.
 func TestBucketThatSaysTooLittle(t *testing.T) {
 	t.Parallel()
 	const buckets = 3

@@ -16,8 +16,7 @@ import (
 	"seckill/internal/voucher"
 )
 
-// A data loss is also noted if the bucket was closed before for another reason: its epoch is not trusted
-// again.
+// A data loss is also noted if the bucket was closed before for another reason: its epoch is not trusted again.
 func TestDataLossInAClosedBucket(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
@@ -49,8 +48,8 @@ func TestDataLossDuringTheOpening(t *testing.T) {
 	})
 }
 
-// An opener dies after the epoch was opened in the database and before it is in Redis, which is open under the one before
-// and has all orders. What it accepted would be rejected.
+// An opener dies after the epoch was opened in the database and before it is in Redis, which is open under the one
+// before and has all orders. What it accepted would be rejected.
 func TestRedisIsOpenUnderAnEarlierEpoch(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
@@ -64,8 +63,7 @@ func TestRedisIsOpenUnderAnEarlierEpoch(t *testing.T) {
 	s.balanced(g, 1)
 }
 
-// The request that detected a data loss may leave before it has the voucher opened. Then the check opens
-// it.
+// The request that detected a data loss may leave before it has the voucher opened. Then the check opens it.
 func TestCheckOpensAPartlyClosedVoucher(t *testing.T) {
 	t.Parallel()
 	inBubble(t, 40, func(t *testing.T, s *fixture, _ *simulate.Redis) {

@@ -6,24 +6,22 @@ import (
 	"time"
 )
 
-// Observer receives what metrics and traces are made of. Its functions are called while requests
-// wait, and must not block. Any of them may be nil.
+// Observer receives what metrics and traces are made of. Its functions are called while requests wait, and must not
+// block. Any of them may be nil.
 type Observer struct {
-	// Decided: an Admit ended with err, or a Refusal returned err. It does not say how long that
-	// took, because reading the clock is not cheap compared with an answer from memory; see Queued
-	// and Batch.
+	// Decided: an Admit ended with err, or a Refusal returned err. It does not say how long that took, because reading
+	// the clock is not cheap compared with an answer from memory; see Queued and Batch.
 	Decided func(err error)
-	// Call: a round trip begins, with the orders of the requests that have these contexts. The
-	// traceparent, "" for none, is kept with each order that is accepted, and reaches the consumer
-	// that persists it (contract.Accepted.Trace). ended is called with the result of the round trip.
+	// Call: a round trip begins, with the orders of the requests that have these contexts. The traceparent, "" for
+	// none, is kept with each order that is accepted, and reaches the consumer that persists it
+	// (contract.Accepted.Trace). ended is called with the result of the round trip.
 	Call func(orders iter.Seq[context.Context]) (traceparent string, ended func(err error))
 	// Batch: a round trip for this many orders took so long and ended with err.
 	Batch func(orders int, took time.Duration, err error)
-	// Queued: a batch was taken out of its queue, and its oldest order had waited for so long. It is
-	// called once for each batch; the other orders of the batch have waited for less.
+	// Queued: a batch was taken out of its queue, and its oldest order had waited for so long. It is called once for
+	// each batch; the other orders of the batch have waited for less.
 	Queued func(waited time.Duration)
-	// Rebalanced: a bucket without stock received stock from another one; 0 if another process was
-	// faster.
+	// Rebalanced: a bucket without stock received stock from another one; 0 if another process was faster.
 	Rebalanced func(stock int64)
 	// Opened: this process found or made a voucher open, after took.
 	Opened func(took time.Duration, epoch int64)

@@ -25,8 +25,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// shop is a process that sells vouchers that ask for payment, under both flows. Its orders are placed, paid,
-// cancelled, expired and refunded by hand.
+// shop is a process that sells vouchers that ask for payment, under both flows. Its orders are placed, paid, cancelled,
+// expired and refunded by hand.
 type shop struct {
 	t         *testing.T
 	client    *redis.Client
@@ -64,8 +64,7 @@ func configOf(where testkit.Database) database.Config {
 	return database.Config{MySQL: where.DSN}
 }
 
-// start starts the gate, the workers, what returns stock and what decides about late money, as another process
-// would.
+// start starts the gate, the workers, what returns stock and what decides about late money, as another process would.
 func (s *shop) start() {
 	t, store, fulfiller := s.t, s.db.AdmissionStore(), s.fulfiller()
 	gate, err := admission.New(admission.Config{
@@ -325,8 +324,8 @@ func TestReturnIsCountedOnce(t *testing.T) {
 	fail.Unequal(t, s.balanced(v).Gate.Stock, 2)
 }
 
-// A unit that was given back is on sale again in every process, also in those that have told buyers that it
-// is sold out. docs/http-api.md names the time.
+// A unit that was given back is on sale again in every process, also in those that have told buyers that it is sold
+// out. docs/http-api.md names the time.
 func TestSoldOutIsLiftedInEveryProcess(t *testing.T) {
 	s := newShop(t, testkit.MariaDB(t))
 	v := s.create(admittedVoucher, 2, 2)

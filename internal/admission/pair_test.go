@@ -73,8 +73,8 @@ func TestOpeningAsksBothStores(t *testing.T) {
 	s.balanced(g, 2)
 }
 
-// After the stores were paired anew a voucher is rebuilt from the database, although nothing else says that Redis or the
-// database has lost data of it.
+// After the stores were paired anew a voucher is rebuilt from the database, although nothing else says that Redis or
+// the database has lost data of it.
 func TestNewGenerationRebuildsVouchers(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)
@@ -94,7 +94,8 @@ func TestNewGenerationRebuildsVouchers(t *testing.T) {
 	s.balanced(g, 2)
 }
 
-// A process of an earlier generation has another database. It closes no bucket of a later one, and takes no entry out of it.
+// A process of an earlier generation has another database. It closes no bucket of a later one, and takes no entry out
+// of it.
 func TestBucketOfALaterGeneration(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 10)

@@ -14,18 +14,16 @@ import (
 )
 
 const (
-	// listTimeout bounds one read of the list of vouchers. It is shorter than the deadline of a
-	// request, so that a database that hangs is reported as unavailable and not as a request that
-	// took too long.
+	// listTimeout bounds one read of the list of vouchers. It is shorter than the deadline of a request, so that a
+	// database that hangs is reported as unavailable and not as a request that took too long.
 	listTimeout = 3 * time.Second
 	// watchedPoll is how often a process that has just started asks whether its workers know all streams.
 	watchedPoll = 10 * time.Millisecond
 )
 
-// takeScan finds the buckets whose accepted orders may not be in the database yet. A consumer removes
-// an entry from a bucket's stream after its order is in the database. So if Redis has a bucket under
-// the database's epoch and its stream is empty, the database has all orders that the bucket had
-// accepted when the scan began.
+// takeScan finds the buckets whose accepted orders may not be in the database yet. A consumer removes an entry from a
+// bucket's stream after its order is in the database. So if Redis has a bucket under the database's epoch and its
+// stream is empty, the database has all orders that the bucket had accepted when the scan began.
 //
 // In the other buckets the scan looks for orders of the users who wait for it.
 //
@@ -55,9 +53,8 @@ func (l *lookups) takeScan(ctx context.Context, s *scan) (busy time.Duration) {
 	return busy
 }
 
-// listBuckets lists the buckets of all vouchers whose orders are looked for. Each scan reads the list
-// again, so a voucher that was opened before the scan is on it. A voucher that was never opened has
-// no orders.
+// listBuckets lists the buckets of all vouchers whose orders are looked for. Each scan reads the list again, so a
+// voucher that was opened before the scan is on it. A voucher that was never opened has no orders.
 func (l *lookups) listBuckets(ctx context.Context) (all []scannedBucket, err error) {
 	vouchers, err := l.listVouchers(ctx)
 	if err != nil {

@@ -129,8 +129,8 @@ func TestNoRequestWatchesItsContextWhileTheQueueMoves(t *testing.T) {
 	})
 }
 
-// Many requests arrive and leave at any time, on a server that is fast and slow in turns. Each is answered
-// once, a request that has left was not sent, and all others have an order.
+// Many requests arrive and leave at any time, on a server that is fast and slow in turns. Each is answered once, a
+// request that has left was not sent, and all others have an order.
 func TestQueueWithManyCancellations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

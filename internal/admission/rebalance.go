@@ -8,12 +8,11 @@ import (
 	"seckill/internal/voucher"
 )
 
-// A bucket without stock takes half of the stock of the bucket that has most, in two steps:
-// give.lua takes the stock out there, take.lua adds it here. Both buckets keep the total of what was
-// given and received, so each step may be repeated, may arrive late, or may be lost with the process
-// that was at it: any process that reads the buckets sees what is in transit and can finish the
-// transfer. Halving keeps the transfers few: a bucket that gets all the buyers has the whole stock n
-// of another bucket after log n transfers.
+// A bucket without stock takes half of the stock of the bucket that has most, in two steps: give.lua takes the stock
+// out there, take.lua adds it here. Both buckets keep the total of what was given and received, so each step may be
+// repeated, may arrive late, or may be lost with the process that was at it: any process that reads the buckets sees
+// what is in transit and can finish the transfer. Halving keeps the transfers few: a bucket that gets all the buyers
+// has the whole stock n of another bucket after log n transfers.
 
 // turn is the right to rebalance. In one process, one bucket of a voucher rebalances at a time. It keeps the turn until
 // it has sold some of the stock that it received, so that buckets do not take the last unit from each other.
@@ -108,8 +107,8 @@ func (v *voucherState) rebalanceOnce(ctx context.Context, b *bucket, epoch int64
 	return false, v.confirmSoldOut(ctx, all, epoch, read)
 }
 
-// quickStates reads the buckets for rebalancing. No other bucket can rebalance meanwhile, so it does
-// not wait for long, and skips buckets whose node did not answer a moment ago.
+// quickStates reads the buckets for rebalancing. No other bucket can rebalance meanwhile, so it does not wait for long,
+// and skips buckets whose node did not answer a moment ago.
 func (v *voucherState) quickStates(ctx context.Context, mine *bucket) []ledger.State {
 	now, some := int64(v.now()), make([]*bucket, 0, len(v.buckets))
 	for _, b := range v.buckets {

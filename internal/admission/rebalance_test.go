@@ -41,8 +41,8 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 		if b.calls.Load() != calls || b.readings.Load() != readings {
 			t.Error("Redis was asked although the voucher is sold out")
 		}
-		// Two are given back to one bucket. The first request that asks Redis, of any other bucket,
-		// finds them, and then all requests do.
+		// Two are given back to one bucket. The first request that asks Redis, of any other bucket, finds them, and
+		// then all requests do.
 		b.put(3, 2)
 		fail.Unless(t, b.buy(t.Context(), of(2, 70)), voucher.ErrSoldOut, "within the recheck")
 		simulate.Sleep(b.config.RecheckEvery)
@@ -53,8 +53,8 @@ func TestSoldOutIsCachedForAllBuckets(t *testing.T) {
 	})
 }
 
-// While the voucher is sold out, one request of the whole voucher asks Redis at intervals, whatever the
-// number of buckets, and one reading serves all.
+// While the voucher is sold out, one request of the whole voucher asks Redis at intervals, whatever the number of
+// buckets, and one reading serves all.
 func TestBucketsShareOneReading(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +79,8 @@ func TestBucketsShareOneReading(t *testing.T) {
 	})
 }
 
-// A step of a transfer fails, after it was executed or without. If that was the last unit, no bucket has stock any more.
+// A step of a transfer fails, after it was executed or without. If that was the last unit, no bucket has stock any
+// more.
 func TestTransferWithAFailedStep(t *testing.T) {
 	t.Parallel()
 	for _, stock := range []int{9, 1} {
@@ -172,8 +173,7 @@ func TestStockIsDividedEqually(t *testing.T) {
 	}
 }
 
-// One bucket cannot be reached: the stock of the others is sold, and the voucher is not reported as sold
-// out.
+// One bucket cannot be reached: the stock of the others is sold, and the voucher is not reported as sold out.
 func TestUnreachableBucket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

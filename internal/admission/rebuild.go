@@ -21,8 +21,8 @@ import (
 //  4. copy the users from the database
 //  5. open every bucket with its share of the stock
 //
-// Wherever rebuild fails, something stays closed, and the next attempt begins at step 1: a bucket
-// that was opened already is closed and drained again.
+// Wherever rebuild fails, something stays closed, and the next attempt begins at step 1: a bucket that was opened
+// already is closed and drained again.
 func (v *voucherState) rebuild(ctx context.Context) error {
 	st, err := v.closeEpoch(ctx)
 	if err != nil {
@@ -172,16 +172,16 @@ func (v *voucherState) opening(st contract.EpochState, number int) ledger.Openin
 }
 
 const (
-	// pageSize is how many orders are copied at a time. It bounds how long one command keeps Redis busy, at about 1 µs an
-	// order.
+	// pageSize is how many orders are copied at a time. It bounds how long one command keeps Redis busy, at about 1 µs
+	// an order.
 	pageSize = 5000
 	// pagesAhead is how many pages may be read from the database and not yet written to Redis. The voucher is closed
 	// until all are copied, so both servers work at the same time.
 	pagesAhead = 4
 )
 
-// copyUsers prepares the users of an epoch: the users of all live orders, each in its own bucket. It
-// returns how many there are in each bucket.
+// copyUsers prepares the users of an epoch: the users of all live orders, each in its own bucket. It returns how many
+// there are in each bucket.
 func (v *voucherState) copyUsers(ctx context.Context, epoch int64) ([]int64, error) {
 	copied := make([]int64, len(v.buckets))
 	group, ctx := errgroup.WithContext(ctx)

@@ -11,8 +11,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// A cached refusal is returned without Redis and counted once. It does not use up the turn of the request
-// that may ask Redis again.
+// A cached refusal is returned without Redis and counted once. It does not use up the turn of the request that may ask
+// Redis again.
 func TestRefusalFromMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

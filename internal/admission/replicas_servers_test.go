@@ -33,8 +33,8 @@ func newReplicated(t *testing.T, stock int64) *replicated {
 	return r
 }
 
-// inStep waits until a replica acknowledges what its primary writes. After a start or a pause that takes a moment, which
-// is no concern of a test that measures an outage.
+// inStep waits until a replica acknowledges what its primary writes. After a start or a pause that takes a moment,
+// which is no concern of a test that measures an outage.
 func inStep(t testing.TB, addr string) {
 	t.Helper()
 	conn := dial(t, at(addr)).Conn()
@@ -85,8 +85,8 @@ func (r *replicated) writes() string {
 	return n
 }
 
-// A decision is acknowledged once the replica has what the call wrote, and what another connection wrote
-// about the same orders. Refusals need no acknowledgement.
+// A decision is acknowledged once the replica has what the call wrote, and what another connection wrote about the same
+// orders. Refusals need no acknowledgement.
 func TestCallWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 2)
@@ -124,8 +124,8 @@ func TestCallWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// While the replica does not answer, buyers are told that the outcome is unknown, look-ups do not report an order that it
-// does not have, and a refused request waits for nobody. Once it answers, all are told of their orders.
+// While the replica does not answer, buyers are told that the outcome is unknown, look-ups do not report an order that
+// it does not have, and a refused request waits for nobody. Once it answers, all are told of their orders.
 func TestNobodyIsToldOfAnOrderThatNoReplicaHas(t *testing.T) {
 	t.Parallel()
 	r := newReplicated(t, 4)
@@ -222,9 +222,9 @@ func TestPromotedReplicaHasEveryAcknowledgedOrder(t *testing.T) {
 	}
 }
 
-// An order that no replica has is persisted, and then a replica without it is promoted. The process that
-// had the order accepted detects the loss. Otherwise its buyer, who got no answer, would be sold a second
-// order, which the database would refuse.
+// An order that no replica has is persisted, and then a replica without it is promoted. The process that had the order
+// accepted detects the loss. Otherwise its buyer, who got no answer, would be sold a second order, which the database
+// would refuse.
 func TestLossOfAnUnacknowledgedOrderIsDetected(t *testing.T) {
 	t.Parallel()
 	primary, replica := testkit.NewRedis(t), testkit.NewRedis(t)

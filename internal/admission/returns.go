@@ -11,8 +11,8 @@ import (
 	"seckill/internal/admission/ledger"
 )
 
-// Returner tells Redis of stock that orders have given back in the database. Every process runs one, and none
-// of them is special: the calls may be repeated, by any of them.
+// Returner tells Redis of stock that orders have given back in the database. Every process runs one, and none of them
+// is special: the calls may be repeated, by any of them.
 //
 // A process may die at any moment, and so may the servers:
 //

@@ -10,9 +10,9 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A replica is promoted that lacks a return, and another process sells a unit there before anybody has compared it
-// with the database: the sequence number then tells nothing. The loss is found out all the same, and the unit and its
-// user are on sale again.
+// A replica is promoted that lacks a return, and another process sells a unit there before anybody has compared it with
+// the database: the sequence number then tells nothing. The loss is found out all the same, and the unit and its user
+// are on sale again.
 func TestReturnThatAFailoverForgets(t *testing.T) {
 	t.Parallel()
 	for _, bucket := range []int{0, 1} {

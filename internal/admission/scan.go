@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// A scan is followed by a pause of pauseFactor times the time that it kept the servers busy, so
-	// that scans take about a tenth of the time, however many requests ask for one.
+	// A scan is followed by a pause of pauseFactor times the time that it kept the servers busy, so that scans take
+	// about a tenth of the time, however many requests ask for one.
 	pauseFactor = 10
 	// maxScanPause bounds the pause after a scan, and with it how long a request waits until its scan begins.
 	maxScanPause = 250 * time.Millisecond
@@ -25,8 +25,8 @@ const (
 type scanner struct {
 	closing context.Context
 	spawn   func(work func()) bool
-	// take fills in a scan. It returns when the scan is over, and how long the scan kept the servers
-	// busy: time spent waiting for a server that does not answer does not count.
+	// take fills in a scan. It returns when the scan is over, and how long the scan kept the servers busy: time spent
+	// waiting for a server that does not answer does not count.
 	take func(ctx context.Context, s *scan) (busy time.Duration)
 
 	mu         sync.Mutex
@@ -189,8 +189,8 @@ func (c *scanner) begin() *scan {
 	return s
 }
 
-// end begins the pause after a scan. If the scan failed, the callers that wait for the next one get
-// the same error: while the database hangs, nobody waits for longer than one scan takes.
+// end begins the pause after a scan. If the scan failed, the callers that wait for the next one get the same error:
+// while the database hangs, nobody waits for longer than one scan takes.
 func (c *scanner) end(s *scan, busy time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

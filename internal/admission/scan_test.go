@@ -47,8 +47,8 @@ func (g *Gate) joinAndWait(ctx context.Context) error {
 	return nil
 }
 
-// While the database hangs, a caller is answered within one timeout: it does not wait for several scans. A
-// caller with a shorter deadline waits no longer than that.
+// While the database hangs, a caller is answered within one timeout: it does not wait for several scans. A caller with
+// a shorter deadline waits no longer than that.
 func TestScansWhileTheDatabaseHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,7 @@ func TestOneScanServesManyCallers(t *testing.T) {
 	})
 }
 
-// However often a scan is asked for, scans take about a tenth of the time, and the pause between two
-// scans is bounded.
+// However often a scan is asked for, scans take about a tenth of the time, and the pause between two scans is bounded.
 func TestPauseBetweenScans(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

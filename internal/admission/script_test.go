@@ -129,8 +129,8 @@ func scriptMachine(t *testing.T, rt *rapid.T, s *fixture, server *ledger.Ledger,
 			if a.Verdict != ledger.Decided || a.Outcomes != want.String() || !slices.Equal(a.Earlier, m.earlier) {
 				rt.Fatalf("%v: %+v, want %s and %v", batch, a, want.String(), m.earlier)
 			}
-			// Every order of a call has the seq after the call, so whichever of them is persisted first says how much
-			// a Redis that has the call has.
+			// Every order of a call has the seq after the call, so whichever of them is persisted first says how much a
+			// Redis that has the call has.
 			left := strings.Count(a.Outcomes, "a")
 			for _, e := range s.client.XRevRangeN(ctx, keys.Orders, "+", "-", 6).Val() {
 				for _, one := range ledger.ParseEntry(e.ID, e.Values) {

@@ -31,8 +31,8 @@ func usersOf(n, buckets int, wanted func(bucket int) bool) []int64 {
 
 func anyBucket(int) bool { return true }
 
-// crowd has each user buy twice, at the same time through two of the gates, and returns how many users were
-// told that they have an order.
+// crowd has each user buy twice, at the same time through two of the gates, and returns how many users were told that
+// they have an order.
 func crowd(t testing.TB, s *fixture, gates []*Gate, users []int64) int64 {
 	t.Helper()
 	var sold atomic.Int64
@@ -173,8 +173,8 @@ func TestProcessDiesDuringATransfer(t *testing.T) {
 	}
 }
 
-// Redis loses data during a sale: everything, one bucket, or less. The sale goes on, and sells the whole stock to as many
-// users, also where the lock excludes nobody.
+// Redis loses data during a sale: everything, one bucket, or less. The sale goes on, and sells the whole stock to as
+// many users, also where the lock excludes nobody.
 func TestRedisLosesDataDuringASale(t *testing.T) {
 	const stock = 120
 	emptied := func(s *fixture, ctx context.Context) error { return s.client.FlushAll(ctx).Err() }
@@ -266,8 +266,8 @@ func (s *fixture) transfersAgree() bool {
 	return true
 }
 
-// The first opener dies with some of the buckets open. The next one starts over, and orders that were
-// accepted in between count.
+// The first opener dies with some of the buckets open. The next one starts over, and orders that were accepted in
+// between count.
 func TestOpenerDiesBetweenTwoBuckets(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t, testkit.AnyRedis(t), 100)

@@ -13,8 +13,8 @@ func (v *voucherState) states(ctx context.Context) []ledger.State {
 	return v.statesOf(ctx, storeTimeout, v.buckets)
 }
 
-// maxUnreachable is for how long rebalancing skips a bucket that did not answer. It is at most
-// half of [Config.DecisionTimeout], so that the bucket is tried again while requests still wait.
+// maxUnreachable is for how long rebalancing skips a bucket that did not answer. It is at most half of
+// [Config.DecisionTimeout], so that the bucket is tried again while requests still wait.
 const maxUnreachable = time.Second
 
 // statesOf reads some buckets in Redis. The result has an element for every bucket. Buckets that were not read have

@@ -21,8 +21,9 @@ var _ voucher.Gate = (*Gate)(nil)
 //	window.lua has run           Redis refuses it too, for all processes
 //	the voucher is rebuilt       open.lua does not open it with a revision before that of window.lua
 //
-// Units that are added are given back to the first bucket: see return.lua. Units are taken away from the database while the
-// voucher is closed and no order is pending: then the database has the whole stock, and Redis is opened with what is left.
+// Units that are added are given back to the first bucket: see return.lua. Units are taken away from the database while
+// the voucher is closed and no order is pending: then the database has the whole stock, and Redis is opened with what
+// is left.
 
 // Changed implements [voucher.Gate].
 func (g *Gate) Changed(ctx context.Context, id int64) error {

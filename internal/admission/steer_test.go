@@ -47,8 +47,8 @@ func paused(is bool) voucher.Change { return voucher.Change{Paused: &is} }
 
 func endsAt(at time.Time) voucher.Change { return voucher.Change{EndAt: &at} }
 
-// steering plays a test with an unsplit voucher, and with one in buckets. buy tries to buy for new users, at two gates that
-// have the voucher as it was when the test began, as a process has it whose cache is out of date.
+// steering plays a test with an unsplit voucher, and with one in buckets. buy tries to buy for new users, at two gates
+// that have the voucher as it was when the test began, as a process has it whose cache is out of date.
 func steering(t *testing.T, stock int64, play func(t *testing.T, s *fixture, gates []*Gate, buy func(n int) []error)) {
 	for _, buckets := range []int{1, 3} {
 		t.Run(fmt.Sprint(buckets, " buckets"), func(t *testing.T) {
@@ -311,8 +311,8 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// A bucket that was told of a revision while it was closed is not opened with what was read before. Under the next epoch it
-// is: the database may have been restored, and count from an earlier revision.
+// A bucket that was told of a revision while it was closed is not opened with what was read before. Under the next
+// epoch it is: the database may have been restored, and count from an earlier revision.
 func TestBucketIsNotOpenedWithAnOlderRevision(t *testing.T) {
 	s := newFixture(t, testkit.AnyRedis(t), 5)
 	g := s.gate(nil)

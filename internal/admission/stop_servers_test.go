@@ -18,8 +18,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// What a Redis server refuses in the middle of a sale costs no order: a command that is forbidden for a moment, a key of
-// another type in the place of the stream, a stream that has used up its ids.
+// What a Redis server refuses in the middle of a sale costs no order: a command that is forbidden for a moment, a key
+// of another type in the place of the stream, a stream that has used up its ids.
 func TestRefusedInTheMiddleOfASale(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t)

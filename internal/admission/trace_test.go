@@ -29,8 +29,8 @@ func (c *tracer) call(orders iter.Seq[context.Context]) (string, func(error)) {
 	return c.name, func(err error) { c.ended = append(c.ended, err) }
 }
 
-// The traceparent that an observer returns for a call is in the entries of the accepted orders. Without a
-// traceparent, or without an observer, the entries have none.
+// The traceparent that an observer returns for a call is in the entries of the accepted orders. Without a traceparent,
+// or without an observer, the entries have none.
 func TestEntriesHaveTheTraceOfTheirCall(t *testing.T) {
 	t.Parallel()
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -28,8 +28,8 @@ type voucherState struct {
 
 	// rebalancing has room for the one bucket that rebalances; see rebalance.go.
 	rebalancing chan struct{}
-	// soldOut is the cached refusal of all buckets while no bucket has any stock. Until
-	// soldOutUntil, on the gate's clock, no bucket looks for stock again; 0 while it is not in use.
+	// soldOut is the cached refusal of all buckets while no bucket has any stock. Until soldOutUntil, on the gate's
+	// clock, no bucket looks for stock again; 0 while it is not in use.
 	soldOut      cachedRefusal
 	soldOutUntil atomic.Int64
 }
@@ -157,8 +157,8 @@ type bucket struct {
 	keys    ledger.Keys
 	queue   *batch.Queue[pendingOrder]
 	refusalCache
-	// unreachableUntil is until when rebalancing skips this bucket, on the gate's clock, because
-	// it did not answer; 0 after it answered.
+	// unreachableUntil is until when rebalancing skips this bucket, on the gate's clock, because it did not answer; 0
+	// after it answered.
 	unreachableUntil atomic.Int64
 	// woken is when the workers were last told to read the bucket's stream, on the gate's clock; 0 if they never were.
 	woken atomic.Int64

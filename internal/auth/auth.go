@@ -1,8 +1,8 @@
-// Package auth issues and verifies the tokens that identify a user: JWTs (RFC 7519)
-// signed with HMAC-SHA-256, whose subject is the user's id.
+// Package auth issues and verifies the tokens that identify a user: JWTs (RFC 7519) signed with HMAC-SHA-256, whose
+// subject is the user's id.
 //
-// The algorithm is pinned and the expiry is required. A token that names another
-// algorithm (such as "none") or never expires is refused, whatever its signature.
+// The algorithm is pinned and the expiry is required. A token that names another algorithm (such as "none") or never
+// expires is refused, whatever its signature.
 package auth
 
 import (
@@ -28,8 +28,8 @@ var (
 var errCritical = errors.New("auth: the token's header has crit")
 
 const (
-	// MinSecret is the length of the shortest secret, in bytes: that of HMAC-SHA-256's
-	// output, as RFC 7518 §3.2 demands.
+	// MinSecret is the length of the shortest secret, in bytes: that of HMAC-SHA-256's output, as RFC 7518 §3.2
+	// demands.
 	MinSecret = 32
 	// MaxTTL is the longest lifetime of a token.
 	MaxTTL = 30 * 24 * time.Hour
@@ -46,8 +46,8 @@ type Tokens struct {
 	verified cache
 }
 
-// NewTokens returns a Tokens with a secret of at least [MinSecret] bytes. A shorter one is
-// an [ErrSecret]. now is the clock; nil means the system's.
+// NewTokens returns a Tokens with a secret of at least [MinSecret] bytes. A shorter one is an [ErrSecret]. now is the
+// clock; nil means the system's.
 func NewTokens(secret []byte, now func() time.Time) (*Tokens, error) {
 	if len(secret) < MinSecret {
 		return nil, fmt.Errorf("%w: %d bytes; at least %d", ErrSecret, len(secret), MinSecret)
@@ -64,8 +64,7 @@ func NewTokens(secret []byte, now func() time.Time) (*Tokens, error) {
 		jwt.WithStrictDecoding(),
 	)
 	t.key = func(token *jwt.Token) (any, error) {
-		// crit names extensions that the recipient must understand (RFC 7515 §4.1.11);
-		// this one understands none.
+		// crit names extensions that the recipient must understand (RFC 7515 §4.1.11); this one understands none.
 		if _, critical := token.Header["crit"]; critical {
 			return nil, errCritical
 		}
@@ -74,8 +73,7 @@ func NewTokens(secret []byte, now func() time.Time) (*Tokens, error) {
 	return t, nil
 }
 
-// Mint returns a token for the user that is valid for ttl, from 1 s to [MaxTTL]. Its
-// error is [ErrMint].
+// Mint returns a token for the user that is valid for ttl, from 1 s to [MaxTTL]. Its error is [ErrMint].
 func (t *Tokens) Mint(userID int64, ttl time.Duration) (string, error) {
 	switch {
 	case userID <= 0:
@@ -91,8 +89,8 @@ func (t *Tokens) Mint(userID int64, ttl time.Duration) (string, error) {
 	}).SignedString(t.secret)
 }
 
-// Verify returns the user of a token, or [ErrToken]. The reason in the error is for a
-// log, not for the client. Only accepted tokens are cached.
+// Verify returns the user of a token, or [ErrToken]. The reason in the error is for a log, not for the client. Only
+// accepted tokens are cached.
 func (t *Tokens) Verify(token string) (userID int64, err error) {
 	d := sha256.Sum256([]byte(token))
 	if id, ok := t.verified.find(d, t.now()); ok {

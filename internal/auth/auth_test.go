@@ -25,7 +25,8 @@ func newTokens(t testing.TB, now func() time.Time) *auth.Tokens {
 	return tokens
 }
 
-// A token is accepted, at first and again from the cache, until it has expired by the clock of the verifier, which may be off.
+// A token is accepted, at first and again from the cache, until it has expired by the clock of the verifier, which may
+// be off.
 func TestRoundTrip(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	tokens := newTokens(t, func() time.Time { return now })

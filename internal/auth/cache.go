@@ -6,14 +6,12 @@ import (
 	"time"
 )
 
-// cache remembers the users of recently verified tokens. Verifying a token costs far more
-// than the rest of a request that is refused from memory, and in a rush the same buyers
-// send many requests.
+// cache remembers the users of recently verified tokens. Verifying a token costs far more than the rest of a request
+// that is refused from memory, and in a rush the same buyers send many requests.
 //
-// The key is the token's digest. So only the very bytes that were verified match, no
-// token is kept in memory, and the time of a look-up does not depend on a token's content.
-// Two generations bound the memory: when the young one is full it becomes the old one,
-// and the old one is dropped.
+// The key is the token's digest. So only the very bytes that were verified match, no token is kept in memory, and the
+// time of a look-up does not depend on a token's content. Two generations bound the memory: when the young one is full
+// it becomes the old one, and the old one is dropped.
 type cache struct {
 	mu         sync.RWMutex
 	young, old map[digest]user

@@ -14,8 +14,8 @@ import (
 // maxSecretFile is the largest file that is read for a secret, in bytes.
 const maxSecretFile = 64 << 10
 
-// ReadSecret reads a secret from a file, without a newline at its end. An empty file is an error. Its errors show a path
-// only if it has a folder that is there: otherwise it may be the secret itself, given in the place of its file.
+// ReadSecret reads a secret from a file, without a newline at its end. An empty file is an error. Its errors show a
+// path only if it has a folder that is there: otherwise it may be the secret itself, given in the place of its file.
 func ReadSecret(path string) (string, error) {
 	f, err := os.Open(path)
 	if failed, ok := errors.AsType[*fs.PathError](err); ok && !hasFolder(path) {
@@ -42,8 +42,8 @@ func ReadSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// foreign says what in a file is not part of a secret but of how an editor has saved it; "" if nothing is. A key of random
-// bytes is no text, and has none of it.
+// foreign says what in a file is not part of a secret but of how an editor has saved it; "" if nothing is. A key of
+// random bytes is no text, and has none of it.
 func foreign(secret string) string {
 	switch {
 	case strings.Count(secret, "\x00")*3 >= len(secret):

@@ -1,5 +1,5 @@
-// Package buildinfo says which build of the project a process runs: its version, the commit that it was built from
-// and the Go that built it.
+// Package buildinfo says which build of the project a process runs: its version, the commit that it was built from and
+// the Go that built it.
 package buildinfo
 
 import (

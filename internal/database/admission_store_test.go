@@ -57,8 +57,8 @@ func wantEpochState(t *testing.T, d *DB, id int64, want contract.EpochState) {
 	}
 }
 
-// sameEpochState compares two states of a voucher of [newVoucher]. All of them have the same sale window,
-// so want does not contain it.
+// sameEpochState compares two states of a voucher of [newVoucher]. All of them have the same sale window, so want does
+// not contain it.
 func sameEpochState(got, want contract.EpochState) bool {
 	v := newVoucher(1, 1)
 	want.BeginAt, want.EndAt, want.Revision = v.BeginAt, v.EndAt, v.Revision
@@ -152,8 +152,8 @@ func TestPersistAllOrNothing(t *testing.T) {
 	})
 }
 
-// Several consumers persist the same entries, in different batches and a different order. They belong to
-// three vouchers, one with one bucket and two with several.
+// Several consumers persist the same entries, in different batches and a different order. They belong to three
+// vouchers, one with one bucket and two with several.
 func TestConcurrentPersist(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const orders, consumers = 240, 8
@@ -238,9 +238,9 @@ func TestRejectIsDecidedOnce(t *testing.T) {
 	})
 }
 
-// An entry that is delivered again changes nothing, whatever has become of its order. An order that the gate has accepted
-// again, since the reply was lost and the order has given its unit back meanwhile, has taken another unit of the gate's,
-// which is to be given back: both may be in one batch.
+// An entry that is delivered again changes nothing, whatever has become of its order. An order that the gate has
+// accepted again, since the reply was lost and the order has given its unit back meanwhile, has taken another unit of
+// the gate's, which is to be given back: both may be in one batch.
 func TestPersistOfAnOrderThatIsOver(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		v := newVoucher(1, 10)
@@ -262,8 +262,7 @@ func TestPersistOfAnOrderThatIsOver(t *testing.T) {
 	})
 }
 
-// Persist and Reject of the same order at the same moment: one of them wins, and all calls return the same
-// state.
+// Persist and Reject of the same order at the same moment: one of them wins, and all calls return the same state.
 func TestConcurrentRejectAndPersist(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const rounds = 30

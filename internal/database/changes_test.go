@@ -22,8 +22,8 @@ func change(ctx context.Context, d *DB, drained int64, c voucher.Change) error {
 	return err
 }
 
-// What is changed is stored and recorded, field by field; what stays the same is neither; and a change that is meant for
-// another revision changes nothing.
+// What is changed is stored and recorded, field by field; what stays the same is neither; and a change that is meant
+// for another revision changes nothing.
 func TestChangesAreStored(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)
@@ -114,8 +114,8 @@ func TestOrdersOfAnOldRevision(t *testing.T) {
 	})
 }
 
-// Units are added and taken away, and the sale is paused and resumed, while buyers buy: the stock and the orders add up at
-// every moment, nothing is sold after a pause was told, and all that is left sells.
+// Units are added and taken away, and the sale is paused and resumed, while buyers buy: the stock and the orders add up
+// at every moment, nothing is sold after a pause was told, and all that is left sells.
 func TestChangesRaceOrders(t *testing.T) {
 	for _, stock := range []voucher.Stock{voucher.StockConditional, voucher.StockRows, voucher.StockUnits, voucher.StockGrouped} {
 		t.Run(string(stock), func(t *testing.T) { changesRaceOrders(t, stock) })
@@ -200,8 +200,8 @@ func changesRaceOrders(t *testing.T, stock voucher.Stock) {
 	})
 }
 
-// Under the admission flow units are taken away only while the epoch is closed under which none are pending; added units are
-// given back to the first bucket of an open epoch, and Redis has to be told of them.
+// Under the admission flow units are taken away only while the epoch is closed under which none are pending; added
+// units are given back to the first bucket of an open epoch, and Redis has to be told of them.
 func TestStockOfAnAdmissionVoucherIsChanged(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)

@@ -30,8 +30,8 @@ func rowLockingEngines(t *testing.T, fn func(t *testing.T, where testkit.Databas
 // repeated is what the log says of a transaction that is repeated.
 const repeated = "database collision, trying again"
 
-// Somebody keeps one voucher's row locked. Persist waits for it once, as its caller has other vouchers' orders to write, and
-// so does the expiry of unpaid orders, which goes on to the next voucher.
+// Somebody keeps one voucher's row locked. Persist waits for it once, as its caller has other vouchers' orders to
+// write, and so does the expiry of unpaid orders, which goes on to the next voucher.
 func TestWhoWaitsOnceForALockedRow(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := databaseConfig(where)
@@ -105,8 +105,8 @@ func TestPersistWhileBuyersWaitForARow(t *testing.T) {
 	})
 }
 
-// Two transactions lock the same two rows in opposite order. Each holds its first row before either asks
-// for its second one, so one of them must fail and be repeated.
+// Two transactions lock the same two rows in opposite order. Each holds its first row before either asks for its second
+// one, so one of them must fail and be repeated.
 func TestDeadlockIsRepeated(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		d := openMigrated(t, databaseConfig(where))
@@ -134,8 +134,8 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	})
 }
 
-// Error 1205 rolls back the statement only. If the whole transaction were not rolled back and repeated,
-// the order would exist twice or not at all.
+// Error 1205 rolls back the statement only. If the whole transaction were not rolled back and repeated, the order would
+// exist twice or not at all.
 func TestLockWaitRepeatsTheWholeTransaction(t *testing.T) {
 	rowLockingEngines(t, func(t *testing.T, where testkit.Database) {
 		c := databaseConfig(where)

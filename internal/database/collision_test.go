@@ -52,8 +52,8 @@ func TestBusyFileRepeatsTheTransaction(t *testing.T) {
 	wantStock(t, d, 1, 8, 2)
 }
 
-// Retries are bounded by number, by time and by the context. Transactions that abort each other in a cluster are repeated
-// more often than elsewhere, but not if each attempt waits.
+// Retries are bounded by number, by time and by the context. Transactions that abort each other in a cluster are
+// repeated more often than elsewhere, but not if each attempt waits.
 func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	lockWait := &mysql.MySQLError{Number: 1205}

@@ -9,49 +9,45 @@ import (
 	"time"
 )
 
-// Config says which database to open, and how. Exactly one of MySQL and SQLite must be set. Any other
-// field with a zero value takes the default named beside it.
+// Config says which database to open, and how. Exactly one of MySQL and SQLite must be set. Any other field with a zero
+// value takes the default named beside it.
 type Config struct {
-	// MySQL is the DSN of a MySQL or MariaDB server, in the form of go-sql-driver:
-	// user:password@tcp(host:3306)/name. See mysqlConfig for the settings that it cannot change.
+	// MySQL is the DSN of a MySQL or MariaDB server, in the form of go-sql-driver: user:password@tcp(host:3306)/name.
+	// See mysqlConfig for the settings that it cannot change.
 	MySQL string
-	// SQLite is the path of a file. A database in memory is refused: it has no write-ahead log, and
-	// each connection would have a database of its own.
+	// SQLite is the path of a file. A database in memory is refused: it has no write-ahead log, and each connection
+	// would have a database of its own.
 	SQLite string
 
 	// TLS encrypts the connections to MySQL, and decides whom to trust. nil: the DSN says.
 	TLS *tls.Config
 
-	// MaxReaders is the number of connections for everything outside a transaction. Default 32
-	// (SQLite: 4).
+	// MaxReaders is the number of connections for everything outside a transaction. Default 32 (SQLite: 4).
 	MaxReaders int
 	// MaxWriters is the number of concurrent transactions; more of them queue in this process. A quarter of them is for
 	// the [AdmissionStore]. Default 16. SQLite always has one.
 	MaxWriters int
-	// MaxLocks is the number of connections for locks that are kept in the database. Default 24: two
-	// processes then stay below the 151 connections that a server allows by default. Unused with
-	// SQLite.
+	// MaxLocks is the number of connections for locks that are kept in the database. Default 24: two processes then
+	// stay below the 151 connections that a server allows by default. Unused with SQLite.
 	MaxLocks int
 	// ConnMaxLifetime is the age at which a connection is replaced. Default 30 min.
 	ConnMaxLifetime time.Duration
 	// ConnMaxIdleTime is how long an unused connection stays open. Default 5 min.
 	ConnMaxIdleTime time.Duration
 
-	// DialTimeout, ReadTimeout and WriteTimeout bound one network operation with a MySQL server,
-	// unless the DSN says otherwise. Default 5 s, 10 s and 10 s.
+	// DialTimeout, ReadTimeout and WriteTimeout bound one network operation with a MySQL server, unless the DSN says
+	// otherwise. Default 5 s, 10 s and 10 s.
 	DialTimeout, ReadTimeout, WriteTimeout time.Duration
-	// LockWait is how long a statement waits for a row (SQLite: for the file) that another transaction
-	// has locked. MySQL counts in whole seconds, rounded up. Default 3 s.
+	// LockWait is how long a statement waits for a row (SQLite: for the file) that another transaction has locked.
+	// MySQL counts in whole seconds, rounded up. Default 3 s.
 	LockWait time.Duration
-	// EndTimeout bounds a COMMIT or a ROLLBACK. Neither of them ends with the request that caused it.
-	// Default 5 s.
+	// EndTimeout bounds a COMMIT or a ROLLBACK. Neither of them ends with the request that caused it. Default 5 s.
 	EndTimeout time.Duration
-	// MaxAttempts bounds how often a transaction runs that fails with a deadlock or a lock wait
-	// timeout. On a Galera cluster it is multiplied by four, for 5 s. Default 5.
+	// MaxAttempts bounds how often a transaction runs that fails with a deadlock or a lock wait timeout. On a Galera
+	// cluster it is multiplied by four, for 5 s. Default 5.
 	MaxAttempts int
 
-	// SlowQuery is the duration from which a statement is logged as slow. Default 200 ms; negative:
-	// never.
+	// SlowQuery is the duration from which a statement is logged as slow. Default 200 ms; negative: never.
 	SlowQuery time.Duration
 	// Logger receives slow statements and repeated transactions. Default: no log.
 	Logger *slog.Logger

@@ -19,8 +19,8 @@ import (
 )
 
 // The connection breaks anywhere within a whole transaction, in the request and in the answer: one that places an
-// order, and one that persists a batch, which is then repeated until it is reported as persisted. Each time the orders and
-// their decrements are all written or all missing, what was confirmed exists, and no transaction stays open.
+// order, and one that persists a batch, which is then repeated until it is reported as persisted. Each time the orders
+// and their decrements are all written or all missing, what was confirmed exists, and no transaction stays open.
 func TestConnectionLostAtAnyByte(t *testing.T) {
 	one := func(ctx context.Context, d *DB, id int64) error {
 		return d.Orders().Transact(ctx, func(ctx context.Context, tx order.Tx) error {
@@ -114,8 +114,8 @@ func TestConnectionLostAtAnyByte(t *testing.T) {
 
 const unlimited = 1 << 40
 
-// byteLimit is how many bytes its connections still carry to the server (up) and from it (down) before
-// they break. trips counts writes: the driver sends a command in one write and waits for its answer before the next one.
+// byteLimit is how many bytes its connections still carry to the server (up) and from it (down) before they break.
+// trips counts writes: the driver sends a command in one write and waits for its answer before the next one.
 type byteLimit struct{ up, down, trips atomic.Int64 }
 
 func newByteLimit() *byteLimit {

@@ -9,8 +9,8 @@ import (
 // Connections is how many connections the pools may open, and how many the server allows.
 type Connections struct {
 	Pools int
-	// Server is max_connections, for all of its clients; 0 on SQLite. User is max_user_connections, for those of one user; 0
-	// is any number.
+	// Server is max_connections, for all of its clients; 0 on SQLite. User is max_user_connections, for those of one
+	// user; 0 is any number.
 	Server, User int
 }
 

@@ -31,7 +31,8 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// A user that has all its connections open already, and a server that has: a start waits for one, and so does a migration.
+// A user that has all its connections open already, and a server that has: a start waits for one, and so does a
+// migration.
 func TestStartWaitsForAConnection(t *testing.T) {
 	server := testkit.NewMariaDB(t)
 	where := server.Database(t)

@@ -13,8 +13,8 @@ import (
 type DB struct {
 	engine
 	config Config
-	// rows maps rows for reads outside a transaction, single for writes of one statement; on SQLite
-	// only the writer may write.
+	// rows maps rows for reads outside a transaction, single for writes of one statement; on SQLite only the writer may
+	// write.
 	rows   *gorm.DB
 	single *gorm.DB
 	prices prices
@@ -26,11 +26,11 @@ type DB struct {
 // engine is what differs between MySQL and SQLite.
 type engine struct {
 	name string // "mysql" or "sqlite"
-	// readers serves reads, writers transactions. Those of admission have a pool of their own, as requests that wait for a
-	// locked row can occupy all writers; SQLite has one writer for both.
+	// readers serves reads, writers transactions. Those of admission have a pool of their own, as requests that wait
+	// for a locked row can occupy all writers; SQLite has one writer for both.
 	readers, writers, admission *sql.DB
-	// singles serves writes of one statement, which commit by themselves: the readers' pool on MySQL,
-	// the writer on SQLite.
+	// singles serves writes of one statement, which commit by themselves: the readers' pool on MySQL, the writer on
+	// SQLite.
 	singles *sql.DB
 	// locks serves the locks that are kept in the database, on connections of their own; nil on SQLite.
 	locks *sql.DB
@@ -46,8 +46,7 @@ type engine struct {
 	dialector func(pool *sql.DB) gorm.Dialector
 	// useIndex follows the name of a table in a statement that must use an index.
 	useIndex string
-	// sweep is the statement that deletes the oldest idempotency keys. Its parameters are a time and
-	// a limit.
+	// sweep is the statement that deletes the oldest idempotency keys. Its parameters are a time and a limit.
 	sweep string
 	// migrator returns a connection for golang-migrate, with a lock against other migrations.
 	migrator func(ctx context.Context) (migrator, error)
@@ -80,8 +79,7 @@ func (d *DB) start(ctx context.Context) error {
 		pool.SetConnMaxLifetime(d.config.ConnMaxLifetime)
 		pool.SetConnMaxIdleTime(d.config.ConnMaxIdleTime)
 	}
-	// Two processes that open a new SQLite file at once can collide while they switch it to its
-	// write-ahead log.
+	// Two processes that open a new SQLite file at once can collide while they switch it to its write-ahead log.
 	ping := func() error { return d.retry(ctx, func() error { return d.Ping(ctx) }) }
 	err := d.awaitConnection(ctx, func() error { return d.checkSessions(ctx) })
 	if err == nil {

@@ -55,8 +55,8 @@ func TestNobodyActsOnACommitThatACrashUndoes(t *testing.T) {
 	paid := func(payment string, id int64) order.Receipt {
 		return order.Receipt{PaymentID: payment, OrderID: id, AmountCents: 8000, At: time.Now()}
 	}
-	// Order 1 of the locked voucher 1 and order 11 of voucher 2, which is sold by admission, are unpaid. Order 2 is paid.
-	// The money of order 3 is being refunded. Order 12 of voucher 2 was cancelled, and Redis knows.
+	// Order 1 of the locked voucher 1 and order 11 of voucher 2, which is sold by admission, are unpaid. Order 2 is
+	// paid. The money of order 3 is being refunded. Order 12 of voucher 2 was cancelled, and Redis knows.
 	prepare := func(t *testing.T, d *DB) {
 		v := newVoucher(1, 10)
 		v.PayWithin = time.Hour

@@ -48,8 +48,8 @@ func TestEpochs(t *testing.T) {
 	})
 }
 
-// The database was restored from older data: it has epoch 2, and Redis has epoch 6. Orders of that epoch are persisted, and
-// the voucher is closed above it, once.
+// The database was restored from older data: it has epoch 2, and Redis has epoch 6. Orders of that epoch are persisted,
+// and the voucher is closed above it, once.
 func TestDatabaseIsBehind(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()
@@ -74,8 +74,8 @@ func TestDatabaseIsBehind(t *testing.T) {
 	})
 }
 
-// An order of the old epoch is persisted before Open reads the stock, or not at all: the stock that Open
-// returns and the stored orders always agree.
+// An order of the old epoch is persisted before Open reads the stock, or not at all: the stock that Open returns and
+// the stored orders always agree.
 func TestConcurrentOpenAndPersist(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		const stock, batches = 1000, 6
@@ -106,8 +106,8 @@ func TestConcurrentOpenAndPersist(t *testing.T) {
 	})
 }
 
-// Vouchers that are sold by admission are listed with their buckets until their sale ends. One that is sold under a lock
-// has no epoch.
+// Vouchers that are sold by admission are listed with their buckets until their sale ends. One that is sold under a
+// lock has no epoch.
 func TestAdmissionVouchersAreListed(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		store, ends := d.AdmissionStore(), newVoucher(1, 1).EndAt
@@ -130,8 +130,8 @@ func TestAdmissionVouchersAreListed(t *testing.T) {
 	})
 }
 
-// AdmissionVouchers does not list a forgotten voucher. Closing it again resets the mark and gives it an
-// epoch that no step of its removal applies to.
+// AdmissionVouchers does not list a forgotten voucher. Closing it again resets the mark and gives it an epoch that no
+// step of its removal applies to.
 func TestVoucherIsForgottenAndOpenedAgain(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)

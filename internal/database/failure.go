@@ -25,8 +25,8 @@ type failure int
 
 const (
 	none failure = iota
-	// unavailable is every error that is not known to be one of the others: the server has a problem,
-	// and the error says nothing about the row.
+	// unavailable is every error that is not known to be one of the others: the server has a problem, and the error
+	// says nothing about the row.
 	unavailable
 	duplicate // a unique index refused the row
 	depleted  // the stock would have gone below 0
@@ -102,16 +102,16 @@ func sqliteFailure(code int) failure {
 	return unavailable
 }
 
-// aboutTheData reports whether the server refused the data of a statement, by the class of its SQLSTATE:
-// 22 data exception, 23 integrity constraint, 45 raised by a trigger. Such an error may be caused by one
-// row, or by a schema that accepts no row. Any other class is about the state of the server.
+// aboutTheData reports whether the server refused the data of a statement, by the class of its SQLSTATE: 22 data
+// exception, 23 integrity constraint, 45 raised by a trigger. Such an error may be caused by one row, or by a schema
+// that accepts no row. Any other class is about the state of the server.
 func aboutTheData(err error) bool {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	return ok && slices.Contains([]string{"22", "23", "45"}, string(e.SQLState[:2]))
 }
 
-// translate turns a driver's error into one of the domain. If ctx has ended, it returns the context's
-// error, unless the database answered before that.
+// translate turns a driver's error into one of the domain. If ctx has ended, it returns the context's error, unless the
+// database answered before that.
 func translate(ctx context.Context, err error) error {
 	switch failureOf(err) {
 	case none:

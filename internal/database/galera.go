@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// cluster is what the connections have found behind the address: one server, a node of a Galera cluster, or a gate of Vitess.
+// cluster is what the connections have found behind the address: one server, a node of a Galera cluster, or a gate of
+// Vitess.
 type cluster struct {
 	log            *slog.Logger
 	once, onceGate sync.Once

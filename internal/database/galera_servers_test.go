@@ -113,8 +113,8 @@ func abortPackets(t *testing.T, here, there *DB, firstID int64, enough func(abor
 	return aborted
 }
 
-// packetAfterAnAbort compares two forms of an order in one packet. The form with ROW_COUNT() shows that packets
-// are aborted between two statements. The form in use must never leave an order without its decrement.
+// packetAfterAnAbort compares two forms of an order in one packet. The form with ROW_COUNT() shows that packets are
+// aborted between two statements. The form in use must never leave an order without its decrement.
 func packetAfterAnAbort(t *testing.T, here, there *DB) {
 	createVoucher(t, here, 1, 1_000_000)
 	halves := 0
@@ -197,8 +197,8 @@ func statementsAfterAnAbort(t *testing.T, here, there *DB) {
 	wantAudit(t, here, order.Audit{InitialStock: 5, Stock: 3, Orders: 2, DistinctUsers: 2})
 }
 
-// batchesFromTwoNodes persists batches on two nodes at once, some of them on both, as when another process
-// claims entries.
+// batchesFromTwoNodes persists batches on two nodes at once, some of them on both, as when another process claims
+// entries.
 func batchesFromTwoNodes(t *testing.T, here, there *DB) {
 	const batches, size = 40, 25
 	openVoucher(t, here, 1, batches*size)
@@ -224,8 +224,8 @@ func batchesFromTwoNodes(t *testing.T, here, there *DB) {
 	wantAudit(t, there, order.Audit{InitialStock: batches * size, Orders: batches * size, DistinctUsers: batches * size})
 }
 
-// readsAfterAnotherNodesCommit reads on one node what was just committed on another, behind a transaction that
-// takes long to apply.
+// readsAfterAnotherNodesCommit reads on one node what was just committed on another, behind a transaction that takes
+// long to apply.
 func readsAfterAnotherNodesCommit(t *testing.T, here, there *DB) {
 	fail.NowIf(t, fail.Of(here.singles.Exec("CREATE TABLE ballast (id BIGINT PRIMARY KEY, filler VARCHAR(100))")))
 	fail.NowIf(t, fail.Of(there.singles.Exec("SELECT COUNT(*) FROM ballast"))) // waits until it is there

@@ -15,9 +15,9 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Under the stock strategy grouped the orders of a voucher that arrive while a transaction is under way share the next one:
-// one UPDATE of the hot row, one INSERT and one COMMIT for all of them. A process has one such transaction of a voucher at a
-// time. Several processes meet at the voucher's row, as single orders do.
+// Under the stock strategy grouped the orders of a voucher that arrive while a transaction is under way share the next
+// one: one UPDATE of the hot row, one INSERT and one COMMIT for all of them. A process has one such transaction of a
+// voucher at a time. Several processes meet at the voucher's row, as single orders do.
 
 // Bounds of the groups of one voucher.
 const (
@@ -208,8 +208,8 @@ func (d *DB) place(ctx context.Context, all []*grouped) {
 	}
 }
 
-// leftFor is for how many of a group's orders there are units, after it was too large; 0 if by now for all of them. If one
-// of the first ones does not get its unit, one of the others does.
+// leftFor is for how many of a group's orders there are units, after it was too large; 0 if by now for all of them. If
+// one of the first ones does not get its unit, one of the others does.
 func (d *DB) leftFor(ctx context.Context, all []*grouped) (first int, err error) {
 	look, id := &tx{db: d, revision: all[0].revision}, all[0].order.VoucherID
 	if err := look.checkRevision(ctx, id); err != nil {

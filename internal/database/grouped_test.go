@@ -147,8 +147,8 @@ func TestGroupsOfAClosedDatabase(t *testing.T) {
 	})
 }
 
-// An administrator has changed the voucher: orders that were decided by what it was before sell nothing, and those beside
-// them in the group do.
+// An administrator has changed the voucher: orders that were decided by what it was before sell nothing, and those
+// beside them in the group do.
 func TestGroupOfAnOldRevision(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 10)

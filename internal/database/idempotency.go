@@ -17,8 +17,8 @@ type Idempotency struct{ db *DB }
 
 var _ idempotency.Store = (*Idempotency)(nil)
 
-// keyRow is a row of the table idempotency_keys. The key is bytes, so that neither a collation nor an
-// invalid character makes two keys equal.
+// keyRow is a row of the table idempotency_keys. The key is bytes, so that neither a collation nor an invalid character
+// makes two keys equal.
 type keyRow struct {
 	UserID      int64  `gorm:"primaryKey;autoIncrement:false"`
 	IdemKey     []byte `gorm:"primaryKey"`
@@ -38,8 +38,8 @@ func (keyRow) TableName() string { return "idempotency_keys" }
 // beginAttempts bounds how often Begin starts over because the record has changed meanwhile.
 const beginAttempts = 20
 
-// Begin implements [idempotency.Store]. Among concurrent reservations the primary key decides; among
-// concurrent takeovers, a compare-and-set on the attempt counter.
+// Begin implements [idempotency.Store]. Among concurrent reservations the primary key decides; among concurrent
+// takeovers, a compare-and-set on the attempt counter.
 func (s *Idempotency) Begin(ctx context.Context, key idempotency.Key, fp idempotency.Fingerprint,
 	resourceID int64, now, staleBefore time.Time,
 ) (idempotency.Record, bool, error) {
@@ -117,8 +117,8 @@ func (s *Idempotency) find(ctx context.Context, key idempotency.Key) (keyRow, er
 	return row, translate(ctx, err)
 }
 
-// whereReserved is the condition on the record of one attempt, as long as the attempt has neither been taken
-// over nor answered.
+// whereReserved is the condition on the record of one attempt, as long as the attempt has neither been taken over nor
+// answered.
 const whereReserved = " WHERE user_id = ? AND idem_key = ? AND resource_id = ? AND attempt = ? AND status IS NULL"
 
 // Complete implements [idempotency.Store]. A key that was swept meanwhile stays deleted.
@@ -135,8 +135,8 @@ func (s *Idempotency) Cancel(ctx context.Context, key idempotency.Key, mine idem
 	return err
 }
 
-// Sweep deletes records whose attempt started before a time, the oldest ones first and at most limit of them, and returns
-// their number.
+// Sweep deletes records whose attempt started before a time, the oldest ones first and at most limit of them, and
+// returns their number.
 func (s *Idempotency) Sweep(ctx context.Context, before time.Time, limit int) (int64, error) {
 	return s.write(ctx, s.db.sweep, stamp(before), limit)
 }

@@ -115,8 +115,8 @@ func bought(of order.Details) (n int) {
 	return n
 }
 
-// The row of the voucher is gone for a while, as on a replica that lags and took over. Nothing is decided about its orders
-// until it is back, and then they are sold for what they cost, whether or not this process knows the price.
+// The row of the voucher is gone for a while, as on a replica that lags and took over. Nothing is decided about its
+// orders until it is back, and then they are sold for what they cost, whether or not this process knows the price.
 func TestTheVoucherIsMissing(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		s := openLateSale(t, d, 10)

@@ -277,8 +277,7 @@ func sameInstant(t *testing.T, d *DB, rounds int) {
 	t.Logf("%d rounds: first was %v, at the end %v, %d refunds", rounds, firsts, won, refunds)
 }
 
-// A database with orders in every state goes back to the schema of a program that knows no payment, and
-// forward again.
+// A database with orders in every state goes back to the schema of a program that knows no payment, and forward again.
 func TestMigrateBackWithOrders(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		lifecycle := d.Lifecycle()

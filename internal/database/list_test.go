@@ -50,8 +50,8 @@ func everyList(fn func(voucher.List)) {
 	}
 }
 
-// The pages of each list follow each other without a gap or an overlap, also where sales begin at the same moment, and the
-// bounds of a sale's window are half open.
+// The pages of each list follow each other without a gap or an overlap, also where sales begin at the same moment, and
+// the bounds of a sale's window are half open.
 func TestListsOfVouchers(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		now := time.Date(2026, 6, 1, 12, 0, 0, 123_000, time.UTC)
@@ -91,8 +91,8 @@ func TestListsOfVouchers(t *testing.T) {
 	})
 }
 
-// However many vouchers there are, a list reads those that it returns, and of the others no more than the sales that are
-// not over: it follows an index from where it begins.
+// However many vouchers there are, a list reads those that it returns, and of the others no more than the sales that
+// are not over: it follows an index from where it begins.
 func TestListsAreNotScans(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		createVoucher(t, d, 1, 1)

@@ -27,8 +27,8 @@ type Migration struct {
 // migrator is an exclusive session for migrations.
 type migrator struct {
 	migratedb.Driver
-	// finish ends the session and lets the next process in. It keeps what was done or, if done is
-	// false and the engine can, rolls it back.
+	// finish ends the session and lets the next process in. It keeps what was done or, if done is false and the engine
+	// can, rolls it back.
 	finish func(ctx context.Context, done bool) error
 }
 
@@ -96,8 +96,7 @@ func version(runner *migrate.Migrate) (uint, error) {
 	return v, nil
 }
 
-// newMySQLMigrator opens a connection of its own, which allows several statements in one query and has
-// no read timeout.
+// newMySQLMigrator opens a connection of its own, which allows several statements in one query and has no read timeout.
 func newMySQLMigrator(ctx context.Context, config *mysqldriver.Config, galera *cluster) (migrator, error) {
 	config = config.Clone()
 	config.MultiStatements = true

@@ -10,9 +10,9 @@ import (
 	migratedb "github.com/golang-migrate/migrate/v4/database"
 )
 
-// sqliteMigrations is a driver of golang-migrate for SQLite. The one that comes with golang-migrate links
-// a second copy of SQLite, which registers the same driver name and panics. This one is also stricter: a
-// session is one transaction, so a process that dies in the middle has changed nothing.
+// sqliteMigrations is a driver of golang-migrate for SQLite. The one that comes with golang-migrate links a second copy
+// of SQLite, which registers the same driver name and panics. This one is also stricter: a session is one transaction,
+// so a process that dies in the middle has changed nothing.
 type sqliteMigrations struct {
 	ctx  context.Context
 	conn *sql.Conn
@@ -20,8 +20,8 @@ type sqliteMigrations struct {
 
 var _ migratedb.Driver = (*sqliteMigrations)(nil)
 
-// newSQLiteMigrator begins the transaction. The transaction is also the lock: no other process writes to
-// the file meanwhile.
+// newSQLiteMigrator begins the transaction. The transaction is also the lock: no other process writes to the file
+// meanwhile.
 func newSQLiteMigrator(ctx context.Context, writer *sql.DB) (migrator, error) {
 	conn, err := writer.Conn(ctx)
 	if err != nil {

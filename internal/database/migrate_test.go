@@ -14,8 +14,7 @@ import (
 // newest is the version of the newest migration.
 const newest = 25
 
-// tables lists the tables that the migrations create. SQLite has none for locks and
-// for flushes.
+// tables lists the tables that the migrations create. SQLite has none for locks and for flushes.
 func tables(where testkit.Database) []string {
 	made := []string{"vouchers", "orders", "idempotency_keys", "admission_seqs", "order_payments", "payments", "admission_returns", "returned_orders"}
 	if where.Engine != "sqlite" {
@@ -64,7 +63,8 @@ func TestMigrateByManyStartersAtOnce(t *testing.T) {
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) { migrateAtOnce(t, 6, where) })
 }
 
-// migrateAtOnce starts several processes at once, each with connections of its own. One does the work, and the others wait.
+// migrateAtOnce starts several processes at once, each with connections of its own. One does the work, and the others
+// wait.
 func migrateAtOnce(t *testing.T, starters int, where ...testkit.Database) {
 	t.Helper()
 	results := make([]Migration, starters)
@@ -89,8 +89,8 @@ func migrateAtOnce(t *testing.T, starters int, where ...testkit.Database) {
 	fail.Unequal(t, worked, 1, "starters did the work")
 }
 
-// In a Galera cluster migrations have a lock in a table. A process that waits takes it over when the owner is
-// dead: its number has not changed for deadAfter readings. If the owner turns out to be alive, it cannot go on.
+// In a Galera cluster migrations have a lock in a table. A process that waits takes it over when the owner is dead: its
+// number has not changed for deadAfter readings. If the owner turns out to be alive, it cannot go on.
 func TestClusterLockOfADeadMigration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,13 +26,12 @@ func openMySQL(c Config) (engine, error) {
 	if err != nil {
 		return engine{}, err
 	}
-	// Without autocommit the first statement begins the transaction. That saves START TRANSACTION and
-	// its round trip.
+	// Without autocommit the first statement begins the transaction. That saves START TRANSACTION and its round trip.
 	transactional := config.Clone()
 	transactional.Params["autocommit"] = "0"
-	// With several statements in one query, a whole transaction needs one round trip; see
-	// sendWithCommit. The price: SQL injected into a statement could add a second statement. The
-	// statements here are constants, and the driver escapes their parameters.
+	// With several statements in one query, a whole transaction needs one round trip; see sendWithCommit. The price:
+	// SQL injected into a statement could add a second statement. The statements here are constants, and the driver
+	// escapes their parameters.
 	transactional.MultiStatements = true
 	forAdmission := c.MaxWriters / admissionShare
 	writers, err := mysqlPool(transactional, galera, c.MaxWriters-forAdmission)
@@ -72,8 +71,7 @@ func openMySQL(c Config) (engine, error) {
 func mysqlConfig(c Config) (*mysql.Config, error) {
 	config, err := mysql.ParseDSN(c.MySQL)
 	if err != nil {
-		// The driver's error can quote a part of the DSN. After a misplaced character that part is the
-		// password.
+		// The driver's error can quote a part of the DSN. After a misplaced character that part is the password.
 		return nil, errors.New("database: invalid MySQL DSN; the form is user:password@tcp(host:3306)/name?option=value")
 	}
 	if config.DBName == "" {
@@ -123,8 +121,8 @@ func mysqlConfig(c Config) (*mysql.Config, error) {
 	maps.DeleteFunc(config.Params, func(name, _ string) bool {
 		name = strings.ToLower(name[strings.LastIndexAny(name, "@. ")+1:]) // of @@session.autocommit, or SESSION autocommit
 		_, ours := relied[name]
-		// The variable for the isolation level has a different name in each server, and not every server can set the limit;
-		// see sessionConnector.
+		// The variable for the isolation level has a different name in each server, and not every server can set the
+		// limit; see sessionConnector.
 		return ours || name == "tx_isolation" || name == "transaction_isolation" || name == "sql_select_limit"
 	})
 	maps.Copy(config.Params, relied)
@@ -163,8 +161,8 @@ func mysqlPool(config *mysql.Config, galera *cluster, size int) (*sql.DB, error)
 	return pool, nil
 }
 
-// driverLog sends to the log what the driver would print to standard error: broken connections, which
-// the failed statement reports too.
+// driverLog sends to the log what the driver would print to standard error: broken connections, which the failed
+// statement reports too.
 type driverLog struct{ log *slog.Logger }
 
 // Print implements [mysql.Logger].

@@ -114,9 +114,8 @@ func (o *Orders) list(ctx context.Context, condition string, of, before int64, l
 	return orders, nil
 }
 
-// Audit implements [order.Store]. It is one statement, which sees one state of both tables in every
-// engine and at every isolation level. See [order.Status.Live] for the live orders; pending orders
-// are counted separately.
+// Audit implements [order.Store]. It is one statement, which sees one state of both tables in every engine and at every
+// isolation level. See [order.Status.Live] for the live orders; pending orders are counted separately.
 func (o *Orders) Audit(ctx context.Context, voucherID int64) (order.Audit, error) {
 	const query = `
 		SELECT v.initial_stock, v.stock + ` + inParts + `,

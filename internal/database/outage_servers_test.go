@@ -9,8 +9,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// The server is killed during transactions. Every caller gets an error, the pools recover by themselves,
-// and every confirmed order exists.
+// The server is killed during transactions. Every caller gets an error, the pools recover by themselves, and every
+// confirmed order exists.
 func TestServerKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewMariaDB(t)
@@ -62,7 +62,8 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	}
 	fail.NowIf(t, placeOrder(t.Context(), d, newOrder(99_000_000, 1, 99_000_000), true))
 
-	// It dies while connections are idle in their pools. That the driver cannot say goodbye on them is no failure of a stop.
+	// It dies while connections are idle in their pools. That the driver cannot say goodbye on them is no failure of a
+	// stop.
 	server.Kill()
 	for _, name := range []string{"readers", "writers"} {
 		if d.Pools()[name].Stats().Idle == 0 {

@@ -45,8 +45,8 @@ func TestPairs(t *testing.T) {
 	})
 }
 
-// A process of an earlier generation has another Redis. Of a voucher that was closed or opened under a later one it writes
-// nothing, and it rejects nothing either.
+// A process of an earlier generation has another Redis. Of a voucher that was closed or opened under a later one it
+// writes nothing, and it rejects nothing either.
 func TestStoreOfAnEarlierGeneration(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		openVoucher(t, d, 1, 10)

@@ -105,8 +105,8 @@ func TestPartsThroughAnOrdersLife(t *testing.T) {
 	})
 }
 
-// Whatever is bought, cancelled and added, in any order: what is left and what is ordered make up the stock, and a buyer is
-// refused only if nothing is left.
+// Whatever is bought, cancelled and added, in any order: what is left and what is ordered make up the stock, and a
+// buyer is refused only if nothing is left.
 func TestPartsAddUp(t *testing.T) {
 	parted(t, 5, func(t *testing.T, d *DB, v *voucher.Voucher) {
 		id := int64(0)

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// Suppose that a database reports a collision, although it has committed the row. The repetition meets that row, and takes it
-// for its own.
+// Suppose that a database reports a collision, although it has committed the row. The repetition meets that row, and
+// takes it for its own.
 func TestRepeatedInsertMeetsItsOwnRow(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		committed := &committedCollisions{ConnPool: d.single.ConnPool}

@@ -14,8 +14,8 @@ const (
 	maxBackoff   = 100 * time.Millisecond
 )
 
-// retry calls attempt until it ends without a collision, a bounded number of times, with a growing pause
-// between attempts. The end of ctx ends the pause. retry returns the error of the last attempt.
+// retry calls attempt until it ends without a collision, a bounded number of times, with a growing pause between
+// attempts. The end of ctx ends the pause. retry returns the error of the last attempt.
 func (d *DB) retry(ctx context.Context, attempt func() error) error {
 	return d.retryWhile(ctx, forever, func() (collided bool, err error) {
 		err = attempt()
@@ -56,8 +56,8 @@ func (d *DB) retryWhile(ctx context.Context, longest time.Duration, attempt func
 	}
 }
 
-// backoff waits before attempt n+1. The wait doubles each time, less a random part, so that transactions
-// that collided do not collide again.
+// backoff waits before attempt n+1. The wait doubles each time, less a random part, so that transactions that collided
+// do not collide again.
 func backoff(ctx context.Context, n int) error {
 	longest := min(firstBackoff<<min(n-1, 10), maxBackoff)
 	timer := time.NewTimer(longest - rand.N(longest/2))

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no other
-// bucket.
+// The buckets with returns are read in pages. Returns of an epoch that is over, which are removed on the way, hide no
+// other bucket.
 func TestReturnsInPages(t *testing.T) {
 	engines(t, func(t *testing.T, d *DB) {
 		store := d.AdmissionStore()

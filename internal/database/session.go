@@ -86,9 +86,9 @@ type serverConn interface {
 	driver.Validator
 }
 
-// sessionConn is a connection that its pool drops once the server has refused a statement because of the
-// session's state. A session keeps the privileges and the read-only setting with which it began, even
-// after those of the server were corrected.
+// sessionConn is a connection that its pool drops once the server has refused a statement because of the session's
+// state. A session keeps the privileges and the read-only setting with which it began, even after those of the server
+// were corrected.
 //
 // On a node of a Galera cluster it repeats a read that could not wait for the other nodes' commits.
 type sessionConn struct {

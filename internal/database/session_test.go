@@ -12,8 +12,8 @@ import (
 	"seckill/internal/simulate"
 )
 
-// A read is repeated while a node cannot wait for the others' commits, for about a second. How long the node takes to say
-// so does not multiply that.
+// A read is repeated while a node cannot wait for the others' commits, for about a second. How long the node takes to
+// say so does not multiply that.
 func TestReadsOfANodeThatCannotSync(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

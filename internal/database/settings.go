@@ -83,8 +83,8 @@ func variablesOf(ctx context.Context, pool queryer) (map[string]string, error) {
 	return normalized(variables), translate(ctx, rows.Err())
 }
 
-// normalized returns the variables as MySQL shows them. A gate of Vitess shows autocommit as a number, and 0 for a limit that
-// is not set.
+// normalized returns the variables as MySQL shows them. A gate of Vitess shows autocommit as a number, and 0 for a
+// limit that is not set.
 func normalized(variables map[string]string) map[string]string {
 	if isGate(variables) {
 		if on, there := map[string]string{"0": "OFF", "1": "ON"}[variables["autocommit"]]; there {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	// This package wraps modernc.org/sqlite, SQLite in Go. go.mod requires a newer version of that than
-	// the package itself does.
+	// This package wraps modernc.org/sqlite, SQLite in Go. go.mod requires a newer version of that than the package
+	// itself does.
 	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 )
@@ -30,8 +30,8 @@ func openSQLite(c Config) (engine, error) {
 	}
 	return engine{
 		name: "sqlite", readers: readers, writers: writer, admission: writer, singles: writer,
-		// A deferred transaction that reads first and then writes fails at once if another one has
-		// written meanwhile, however long the busy timeout is.
+		// A deferred transaction that reads first and then writes fails at once if another one has written meanwhile,
+		// however long the busy timeout is.
 		begin:        "BEGIN IMMEDIATE",
 		insertIgnore: "INSERT OR IGNORE ",
 		dialector:    func(pool *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: pool} },
@@ -52,10 +52,9 @@ func checkSQLitePath(path string) error {
 	return nil
 }
 
-// sqliteDSN names the file and the pragmas of each connection. The busy timeout comes first, since
-// switching to the write-ahead log may already have to wait. With a write-ahead log, synchronous=NORMAL
-// never corrupts the file. The last transactions can be missing after a power failure, but not after
-// the death of the process.
+// sqliteDSN names the file and the pragmas of each connection. The busy timeout comes first, since switching to the
+// write-ahead log may already have to wait. With a write-ahead log, synchronous=NORMAL never corrupts the file. The
+// last transactions can be missing after a power failure, but not after the death of the process.
 func sqliteDSN(c Config) (string, error) {
 	path, err := filepath.Abs(c.SQLite)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// wantNoOpenTransaction fails unless every writer's connection is back in its pool and no
-// transaction is open in the database.
+// wantNoOpenTransaction fails unless every writer's connection is back in its pool and no transaction is open in the
+// database.
 func wantNoOpenTransaction(t *testing.T, d *DB) {
 	t.Helper()
 	fail.Unequal(t, d.writers.Stats().InUse, 0, "writers are still in use")
@@ -95,9 +95,9 @@ func TestTransactionThatDoesNotCommit(t *testing.T) {
 	})
 }
 
-// No connection is held before the first write: with a pool of one writer, two transactions can run and wait for
-// each other. One that only reads needs none. A transaction waits for the connection, or in a larger pool for the row,
-// until its context ends.
+// No connection is held before the first write: with a pool of one writer, two transactions can run and wait for each
+// other. One that only reads needs none. A transaction waits for the connection, or in a larger pool for the row, until
+// its context ends.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	testkit.SQLEngines(t, func(t *testing.T, where testkit.Database) {

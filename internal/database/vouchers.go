@@ -201,8 +201,8 @@ func (s *Vouchers) Sales(ctx context.Context, now time.Time) ([]voucher.Sale, er
 		Flow, Mechanism string
 		Vouchers        int
 	}
-	// The first condition is always true: the index begins with its column. MySQL extracts strings in quotes,
-	// SQLite without.
+	// The first condition is always true: the index begins with its column. MySQL extracts strings in quotes, SQLite
+	// without.
 	err := s.db.rows.WithContext(ctx).Raw(`SELECT JSON_EXTRACT(policy, '$.flow') AS flow, JSON_EXTRACT(policy, '$.lock') AS mechanism,
 		COUNT(*) AS vouchers FROM vouchers v WHERE admission_cleared IN (TRUE, FALSE) AND end_at > ?
 		AND (stock > 0 OR EXISTS (SELECT 1 FROM stock_parts s WHERE s.voucher_id = v.id AND s.stock > 0))

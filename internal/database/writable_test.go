@@ -17,8 +17,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A server that answers reads keeps writes waiting, as under FLUSH TABLES WITH READ LOCK. Each caller is answered in time,
-// and the server has one write to answer, not one for each caller. Closing does not wait for it.
+// A server that answers reads keeps writes waiting, as under FLUSH TABLES WITH READ LOCK. Each caller is answered in
+// time, and the server has one write to answer, not one for each caller. Closing does not wait for it.
 func TestWritableWhileWritesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &writeServer{}

@@ -22,9 +22,9 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// The first two commands in the README's section "Run it" are run as they stand there. Only the voucher's id and the port
-// differ, so the order is placed with the line that the service prints. The third is lab without a command, which cmd/lab
-// tests.
+// The first two commands in the README's section "Run it" are run as they stand there. Only the voucher's id and the
+// port differ, so the order is placed with the line that the service prints. The third is lab without a command, which
+// cmd/lab tests.
 func TestFirstMinute(t *testing.T) {
 	for _, tool := range []string{"bash", "go", "curl"} {
 		testkit.Tool(t, "the README's first commands need it", tool)

@@ -44,9 +44,9 @@ func dashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// Names and numbers are unique, every variable is one that there is, and each panel asks the data source that the reader
-// chooses for metrics that the service has. Grafana's schema is in the package @grafana/schema of npm, as types of
-// TypeScript: with it, tsc accepts these files.
+// Names and numbers are unique, every variable is one that there is, and each panel asks the data source that the
+// reader chooses for metrics that the service has. Grafana's schema is in the package @grafana/schema of npm, as types
+// of TypeScript: with it, tsc accepts these files.
 func TestDashboards(t *testing.T) {
 	uids, source := map[string]string{}, sources(t, "internal", ".go")
 	for name, d := range dashboards(t) {

@@ -19,8 +19,8 @@ import (
 	"seckill/test/harness"
 )
 
-// TestSoakAlertsFireOnFaults: the alerts fire in a real Prometheus that scrapes a running service when its servers fail. Only the times differ:
-// it scrapes and evaluates every second, and nothing waits for minutes.
+// TestSoakAlertsFireOnFaults: the alerts fire in a real Prometheus that scrapes a running service when its servers
+// fail. Only the times differ: it scrapes and evaluates every second, and nothing waits for minutes.
 func TestSoakAlertsFireOnFaults(t *testing.T) {
 	testkit.Soak(t)
 	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t, "--appendonly", "yes")
@@ -31,8 +31,8 @@ func TestSoakAlertsFireOnFaults(t *testing.T) {
 	if status := api.order(t, admission, 1); status != http.StatusAccepted { // the process knows the voucher
 		t.Fatalf("the first order: %d", status)
 	}
-	// At first no instance has answered, and none has compared Redis with the database. For a minute that is no alert, but
-	// here nothing waits.
+	// At first no instance has answered, and none has compared Redis with the database. For a minute that is no alert,
+	// but here nothing waits.
 	testkit.Until(t, "the service is scraped, and no alert fires", func() bool {
 		return alerts.has(`up{job="seckill"} == 1`) && alerts.has(`seckill_reconcile_last_timestamp_seconds > 0`) && len(alerts.firing()) == 0
 	})
@@ -96,8 +96,8 @@ func TestSoakAlertsFireOnFaults(t *testing.T) {
 	})
 }
 
-// TestSoakDashboards: every expression of every dashboard has a result in a real Prometheus that scrapes a service which has sold under
-// both flows and asked for a payment.
+// TestSoakDashboards: every expression of every dashboard has a result in a real Prometheus that scrapes a service
+// which has sold under both flows and asked for a payment.
 func TestSoakDashboards(t *testing.T) {
 	testkit.Soak(t)
 	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t, "--appendonly", "yes")

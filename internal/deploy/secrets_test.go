@@ -97,7 +97,8 @@ func TestNoSecretIsWrittenDown(t *testing.T) {
 
 // Each setting of the service can be given to the containers, and is explained. Lab mode is off unless it is asked for.
 func TestSettings(t *testing.T) {
-	// These settings have no place in the containers: a name would be that of all instances, and some are for experiments.
+	// These settings have no place in the containers: a name would be that of all instances, and some are for
+	// experiments.
 	left := []string{"SECKILL_INSTANCE", "SECKILL_LOCK_WATCHDOG", "SECKILL_IDS", "SECKILL_LAB_TRACE", "SECKILL_LAB_NAME"}
 	// The servers here have no certificates, and the sentinels no password of their own. Files need a mount too.
 	left = append(left, "SECKILL_REDIS_SENTINEL_USERNAME", "SECKILL_REDIS_SENTINEL_PASSWORD", "SECKILL_REDIS_SENTINEL_PASSWORD_FILE")
@@ -130,8 +131,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The example names every variable that docker-compose.yml takes from the caller, and no other. It names every secret, and
-// contains none.
+// The example names every variable that docker-compose.yml takes from the caller, and no other. It names every secret,
+// and contains none.
 func TestEnvExample(t *testing.T) {
 	example, compose := read(t, ".env.example"), read(t, "docker-compose.yml")
 	var listed, needed []string

@@ -19,8 +19,8 @@ const (
 )
 
 // A command that a document or a comment gives runs a test: each package that it names has one of that name. If the
-// test needs servers, or is of make soak, the variable that lets it run is in its line, in its block
-// of code or in the paragraph above its table.
+// test needs servers, or is of make soak, the variable that lets it run is in its line, in its block of code or in the
+// paragraph above its table.
 func TestTestCommandsInDocuments(t *testing.T) {
 	tests := testFunctions(t)
 	command := regexp.MustCompile("go test ((?:-|\\./)[^`\n]*)")

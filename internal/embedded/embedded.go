@@ -1,6 +1,6 @@
-// Package embedded replaces the real servers when none are configured: a file for SQLite and Redis servers
-// inside the process (miniredis). It is for trying the service out. Its data is gone when the service stops,
-// and it shows nothing about how real servers fail.
+// Package embedded replaces the real servers when none are configured: a file for SQLite and Redis servers inside the
+// process (miniredis). It is for trying the service out. Its data is gone when the service stops, and it shows nothing
+// about how real servers fail.
 package embedded
 
 import (

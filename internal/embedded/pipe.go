@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Pipe returns the two ends of a connection in this process. Unlike those of [net.Pipe] its writes do not wait until the
-// other end reads, since a client writes a whole pipeline before it reads the first reply.
+// Pipe returns the two ends of a connection in this process. Unlike those of [net.Pipe] its writes do not wait until
+// the other end reads, since a client writes a whole pipeline before it reads the first reply.
 func Pipe() (a, b net.Conn) {
 	there, back := newStream(), newStream()
 	return &end{in: back, out: there}, &end{in: there, out: back}

@@ -11,8 +11,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// Redis is a Redis server inside the process. It does not listen on any socket: another process that could
-// connect to it could read and forge orders, and a malformed command ends the process.
+// Redis is a Redis server inside the process. It does not listen on any socket: another process that could connect to
+// it could read and forge orders, and a malformed command ends the process.
 type Redis struct {
 	mini *miniredis.Miniredis
 

@@ -1,12 +1,12 @@
-// Package eventlog records the use of locks and of a voucher's stock while orders are
-// placed, so that the laboratory can later show what went wrong and why.
+// Package eventlog records the use of locks and of a voucher's stock while orders are placed, so that the laboratory
+// can later show what went wrong and why.
 //
-// [Locker], [Store] and [Orders] are decorators: they record the calls that pass through
-// them and change nothing. An [Event] is one line of JSON. It is written to the file
-// before the work goes on, so the log of a killed process is complete up to its death.
+// [Locker], [Store] and [Orders] are decorators: they record the calls that pass through them and change nothing. An
+// [Event] is one line of JSON. It is written to the file before the work goes on, so the log of a killed process is
+// complete up to its death.
 //
-// Times are nanoseconds since 1970 by the machine's clock. Only processes of one machine
-// share that clock, so only their events can be compared.
+// Times are nanoseconds since 1970 by the machine's clock. Only processes of one machine share that clock, so only
+// their events can be compared.
 package eventlog
 
 import (
@@ -29,8 +29,8 @@ const (
 	Abandoned Kind = "abandoned" // the holder dropped the lease without releasing it
 )
 
-// The kinds of a transaction's events. A write is recorded before it is sent; it takes
-// effect at some moment between its event and the end of the transaction.
+// The kinds of a transaction's events. A write is recorded before it is sent; it takes effect at some moment between
+// its event and the end of the transaction.
 const (
 	Begun      Kind = "begun"       // a transaction began
 	Checked    Kind = "checked"     // Found says whether User already has an order of Voucher
@@ -60,8 +60,8 @@ type Event struct {
 	Process string `json:"process"` // the name of the process, such as "api-1"
 	// Who is the actor, such as "buyer 17". It is the same in all events of one order.
 	Who string `json:"who,omitempty"`
-	// Attempt numbers the orders that a process places, so that two orders of one buyer
-	// can be told apart. 0 outside of an order.
+	// Attempt numbers the orders that a process places, so that two orders of one buyer can be told apart. 0 outside of
+	// an order.
 	Attempt int64 `json:"attempt,omitempty"`
 	Kind    Kind  `json:"kind"`
 	// Error is the text of the failure; "" means success.
@@ -73,13 +73,12 @@ type Event struct {
 	Owner     string `json:"owner,omitempty"`
 	Token     uint64 `json:"token,omitempty"`
 	Shared    bool   `json:"shared,omitempty"` // a reader's lock
-	// LeftMS is how long the lease is still valid by the holder's own reckoning, in ms:
-	// 0 or less means that it has expired, nil that it does not expire or that there is none.
+	// LeftMS is how long the lease is still valid by the holder's own reckoning, in ms: 0 or less means that it has
+	// expired, nil that it does not expire or that there is none.
 	LeftMS *float64 `json:"left_ms,omitempty"`
 	Stored *Stored  `json:"stored,omitempty"`
 
-	// The fields of a transaction's events. A lock's events also have Voucher and User
-	// when they belong to an order.
+	// The fields of a transaction's events. A lock's events also have Voucher and User when they belong to an order.
 	Voucher int64  `json:"voucher,omitempty"`
 	User    int64  `json:"user,omitempty"`
 	Found   bool   `json:"found,omitempty"`
@@ -99,8 +98,8 @@ type Stored struct {
 	TTLMS *float64 `json:"ttl_ms,omitempty"`
 }
 
-// Parse reads the events of one file or stream, one JSON object per line. It leaves out
-// a last line that is incomplete because its process died while writing it.
+// Parse reads the events of one file or stream, one JSON object per line. It leaves out a last line that is incomplete
+// because its process died while writing it.
 func Parse(data []byte) ([]Event, error) {
 	var events []Event
 	n := 0

@@ -12,12 +12,11 @@ import (
 // inspectTimeout bounds the question who holds the key, which precedes each release.
 const inspectTimeout = 200 * time.Millisecond
 
-// Locker returns a locker that works as l and records its use under the name of a mechanism. If l has a method Reader, so
-// has the result.
+// Locker returns a locker that works as l and records its use under the name of a mechanism. If l has a method Reader,
+// so has the result.
 //
-// Before each release it asks an l that is a [lock.Inspector] who holds the key: the answer
-// shows whether the holder had lost the lock to somebody else. That costs one round
-// trip, and at most 200 ms.
+// Before each release it asks an l that is a [lock.Inspector] who holds the key: the answer shows whether the holder
+// had lost the lock to somebody else. That costs one round trip, and at most 200 ms.
 func Locker(name string, l lock.Locker, rec *Recorder) lock.Locker {
 	inspector, _ := l.(lock.Inspector)
 	side := func(of lock.Locker, shared bool) lock.Locker {
@@ -164,8 +163,8 @@ func (l *lease) record(e Event) {
 	l.locker.rec.Record(l.ctx, l.template.with(e))
 }
 
-// awaitLoss runs when the lease's context has ended. That is either a loss, or the end of
-// the acquisition's context; after the latter a loss may still follow.
+// awaitLoss runs when the lease's context has ended. That is either a loss, or the end of the acquisition's context;
+// after the latter a loss may still follow.
 func (l *lease) awaitLoss() {
 	select {
 	case <-l.Lost():
@@ -186,8 +185,8 @@ func (l *lease) recordLoss() {
 	})
 }
 
-// lossReason is the cause of a loss. It is not known if the lease's context had ended
-// before, because a context keeps only its first cause.
+// lossReason is the cause of a loss. It is not known if the lease's context had ended before, because a context keeps
+// only its first cause.
 func (l *lease) lossReason() string {
 	cause := context.Cause(l.Context())
 	if l.ctx.Err() != nil && errors.Is(cause, context.Cause(l.ctx)) {
@@ -196,8 +195,7 @@ func (l *lease) lossReason() string {
 	return text(cause)
 }
 
-// startRelease marks the lease as being released. It reports false if it already is, or
-// was released before.
+// startRelease marks the lease as being released. It reports false if it already is, or was released before.
 func (l *lease) startRelease() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -133,8 +133,7 @@ func TestRefusalNamesTheHolder(t *testing.T) {
 	}
 }
 
-// A loss is recorded exactly once, also after the context of the acquisition has ended.
-// A release is not a loss.
+// A loss is recorded exactly once, also after the context of the acquisition has ended. A release is not a loss.
 func TestLossIsRecordedOnce(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -188,8 +187,8 @@ func TestLossIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// A release whose outcome is unknown can be repeated, and both are recorded. The end of
-// one that panics is recorded too.
+// A release whose outcome is unknown can be repeated, and both are recorded. The end of one that panics is recorded
+// too.
 func TestEachReleaseIsRecorded(t *testing.T) {
 	rec, w := newRecorder(t)
 	answers := []error{lock.ErrUnavailable, lock.ErrExpired}

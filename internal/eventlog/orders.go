@@ -17,8 +17,8 @@ type OrderService interface {
 
 var _ OrderService = (*order.Service)(nil)
 
-// Orders wraps s and puts the buyer into the context of each order, from where the
-// events of its lock and its transaction take their Who, Attempt, Voucher and User.
+// Orders wraps s and puts the buyer into the context of each order, from where the events of its lock and its
+// transaction take their Who, Attempt, Voucher and User.
 func Orders(s OrderService, rec *Recorder) OrderService { return &orders{s, rec} }
 
 type orders struct {

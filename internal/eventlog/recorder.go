@@ -43,8 +43,8 @@ func NewFuncRecorder(process string, record func(Event) error) *Recorder {
 	return &Recorder{process: process, to: record, closing: make(chan struct{})}
 }
 
-// Open returns a recorder that appends to the file at path and creates it if necessary.
-// Only one process at a time may use a file: then an incomplete line can only be the last.
+// Open returns a recorder that appends to the file at path and creates it if necessary. Only one process at a time may
+// use a file: then an incomplete line can only be the last.
 func Open(path, process string) (*Recorder, error) {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -55,8 +55,7 @@ func Open(path, process string) (*Recorder, error) {
 	return r, nil
 }
 
-// Close closes the file and returns the first error of a write. Later events are
-// discarded.
+// Close closes the file and returns the first error of a write. Later events are discarded.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,8 +70,8 @@ func (r *Recorder) Close() error {
 	return errors.Join(r.failed, r.file.Close())
 }
 
-// Record writes an event. It sets Process and, where they are zero, At to the current
-// time and Who, Attempt, Voucher and User to those of ctx.
+// Record writes an event. It sets Process and, where they are zero, At to the current time and Who, Attempt, Voucher
+// and User to those of ctx.
 func (r *Recorder) Record(ctx context.Context, e Event) {
 	if e.At == 0 {
 		e.At = now()

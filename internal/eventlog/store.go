@@ -14,8 +14,8 @@ type store struct {
 	rec *Recorder
 }
 
-// Transact implements [order.Store]. Each repetition of fn is recorded as a transaction
-// of its own; the transaction before it was rolled back.
+// Transact implements [order.Store]. Each repetition of fn is recorded as a transaction of its own; the transaction
+// before it was rolled back.
 func (s *store) Transact(ctx context.Context, fn func(ctx context.Context, tx order.Tx) error) error {
 	var t *tx // the latest transaction
 	outcome := Event{Kind: RolledBack, Error: panicked}
@@ -60,8 +60,7 @@ func (s *store) PlaceGrouped(ctx context.Context, o order.Order, revision int64)
 type tx struct {
 	order.Tx
 	rec *Recorder
-	// template has the fields of all further events: the transaction's number, and what
-	// is known of the order.
+	// template has the fields of all further events: the transaction's number, and what is known of the order.
 	template Event
 	endBegan int64 // when the commit or the rollback began
 }

@@ -42,17 +42,17 @@ type Config struct {
 	// Name identifies this process among the others. With a name that survives a restart, the process continues at once
 	// with its pending entries. Default: host, process id and a random part.
 	Name string
-	// WaitReplicas is how many replicas must have an entry before it is written to the database: as many as must have an
-	// order before its buyer is told. Default 0.
+	// WaitReplicas is how many replicas must have an entry before it is written to the database: as many as must have
+	// an order before its buyer is told. Default 0.
 	WaitReplicas int
 	// Workers is the number of concurrent transactions. Default 1.
 	Workers int
 	// BatchSize is the number of orders in a transaction, if there are as many. Entries with several orders can make it
 	// half more. Larger batches need less of the database and delay buyers more. Default 250.
 	BatchSize int
-	// Linger is how long a worker waits for more entries after a batch that was not full, so that a busy stream is written
-	// in fewer transactions. An idle worker processes an entry at once. Default 5 ms; negative: no wait. At 10,000
-	// orders/s it halved the database's work.
+	// Linger is how long a worker waits for more entries after a batch that was not full, so that a busy stream is
+	// written in fewer transactions. An idle worker processes an entry at once. Default 5 ms; negative: no wait. At
+	// 10,000 orders/s it halved the database's work.
 	Linger time.Duration
 	// Block is how long a read waits for entries. A new voucher and a stop are noticed after at most this time. Default
 	// 250 ms.
@@ -61,20 +61,20 @@ type Config struct {
 	ClaimIdle time.Duration
 	// ClaimEvery is the time between two searches for such entries. Default a third of ClaimIdle.
 	ClaimEvery time.Duration
-	// HeartbeatEvery is the time between two heartbeats of the process, and between two searches for entries that nobody
-	// works on. A process without a heartbeat for three times as long counts as dead, and its entries are claimed. Default
-	// 500 ms.
+	// HeartbeatEvery is the time between two heartbeats of the process, and between two searches for entries that
+	// nobody works on. A process without a heartbeat for three times as long counts as dead, and its entries are
+	// claimed. Default 500 ms.
 	HeartbeatEvery time.Duration
-	// MaxDeliveries is how often an entry is delivered as part of a batch. After that it is tried alone, because it may be
-	// the one that crashes its consumers. Default 3.
+	// MaxDeliveries is how often an entry is delivered as part of a batch. After that it is tried alone, because it may
+	// be the one that crashes its consumers. Default 3.
 	MaxDeliveries int64
-	// MaxFailures is how often an order must fail alone before it is rejected, each time with another order of its voucher
-	// and bucket written since the failure before. Default 30: with the default of MaxBackoff that takes about half a
-	// minute at least. Where one of several servers behind a proxy refuses everything, an order meets the others in that
-	// time.
+	// MaxFailures is how often an order must fail alone before it is rejected, each time with another order of its
+	// voucher and bucket written since the failure before. Default 30: with the default of MaxBackoff that takes about
+	// half a minute at least. Where one of several servers behind a proxy refuses everything, an order meets the others
+	// in that time.
 	MaxFailures int64
-	// MaxAttempts is how many processes an entry must crash, with other orders written just before, until it is rejected.
-	// Default 5.
+	// MaxAttempts is how many processes an entry must crash, with other orders written just before, until it is
+	// rejected. Default 5.
 	MaxAttempts int64
 	// MinBackoff and MaxBackoff are the pauses after the first failure and after many. Default 50 ms and 2 s.
 	MinBackoff, MaxBackoff time.Duration

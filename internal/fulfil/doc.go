@@ -1,5 +1,5 @@
-// Package fulfil writes accepted orders from their streams in Redis into the database. Each entry of a stream is delivered
-// at least once and written exactly once.
+// Package fulfil writes accepted orders from their streams in Redis into the database. Each entry of a stream is
+// delivered at least once and written exactly once.
 //
 // # The states of an entry
 //
@@ -22,19 +22,21 @@
 //	gone                   deleted                                               in the database
 //	dead letter            deleted; a copy says why                              in the database; its unit is for sale again
 //
-// A worker that dies, or a call of Redis that fails, takes an entry back: what is pending is delivered again, to the same
-// worker or after a while to another one that claims it, and is under way there. The order's id is the primary key, so a
-// second write changes nothing. For the same reason a worker does no harm that was paused for an hour and then goes on with
-// its batch. An entry with several orders that cannot all be written is split: each gets an entry of its own.
+// A worker that dies, or a call of Redis that fails, takes an entry back: what is pending is delivered again, to the
+// same worker or after a while to another one that claims it, and is under way there. The order's id is the primary
+// key, so a second write changes nothing. For the same reason a worker does no harm that was paused for an hour and
+// then goes on with its batch. An entry with several orders that cannot all be written is split: each gets an entry of
+// its own.
 //
-// Each process runs one or more workers. Each worker is a consumer of the group "orders" on the streams of the vouchers that
-// are sold by admission. A voucher that is split has one stream per bucket. A worker reads up to a batch of entries from all
-// streams that may have some (watch_list.go says which), writes them with contract.AdmissionStore in one transaction, and
-// only then deletes the entries.
+// Each process runs one or more workers. Each worker is a consumer of the group "orders" on the streams of the vouchers
+// that are sold by admission. A voucher that is split has one stream per bucket. A worker reads up to a batch of
+// entries from all streams that may have some (watch_list.go says which), writes them with contract.AdmissionStore in
+// one transaction, and only then deletes the entries.
 //
 // # Failures
 //
-// An order is rejected only if the failure is proven to be its own. Every other failure is an outage, however long it lasts.
+// An order is rejected only if the failure is proven to be its own. Every other failure is an outage, however long it
+// lasts.
 //
 //	failure                                     reaction
 //	the database does not answer, or refuses    set the orders aside, read no new ones, and try one for ever, with
@@ -69,15 +71,16 @@
 //	a node of a Redis cluster hangs             a call times out after half a second, then the node is not called for
 //	                                            two seconds. The streams on other nodes are not affected
 //
-// A rejection has two steps. First the order's row says "rejected"; that decides against any other worker that still has the
-// entry. Then one script returns the reservation, writes the dead letter and deletes the entry. If the process dies between
-// the two, the next delivery finds the row and repeats the second step, which is idempotent.
+// A rejection has two steps. First the order's row says "rejected"; that decides against any other worker that still
+// has the entry. Then one script returns the reservation, writes the dead letter and deletes the entry. If the process
+// dies between the two, the next delivery finds the row and repeats the second step, which is idempotent.
 //
-// An order that takes a unit again, because its money came late, is in the database already. It is written if its money is
-// still undecided. Otherwise it is rejected, without a row: the money was refunded, and the reservation goes back.
+// An order that takes a unit again, because its money came late, is in the database already. It is written if its money
+// is still undecided. Otherwise it is rejected, without a row: the money was refunded, and the reservation goes back.
 //
 // An order may be accepted twice: its reply was lost, it was written, cancelled and given back, and then the call was
-// repeated. The second entry has another time of acceptance than the order's row. Its reservation goes back in the same way.
+// repeated. The second entry has another time of acceptance than the order's row. Its reservation goes back in the same
+// way.
 //
 // # Not guaranteed
 //

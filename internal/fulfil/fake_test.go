@@ -279,7 +279,8 @@ func (m *fakeStreams) idleConsumers(context.Context, *stream, time.Duration) ([]
 
 func (m *fakeStreams) removeConsumer(context.Context, string, *stream) error { return nil }
 
-// accept adds an order to the stream, and acceptOther one to the second stream, whose orders have numbers after secondIDs.
+// accept adds an order to the stream, and acceptOther one to the second stream, whose orders have numbers after
+// secondIDs.
 func (m *fakeStreams) accept() { m.acceptIn(m.stream, int64(len(m.entries)+1)) }
 
 func (m *fakeStreams) acceptOther() { m.acceptIn(m.second, secondIDs+int64(len(m.entries)+1)) }

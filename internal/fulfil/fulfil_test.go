@@ -139,7 +139,8 @@ func (l *listingStore) UnclearedVouchers(_ context.Context, _ time.Time, after i
 }
 
 // An entry that is delivered again changes nothing, nor one that is in the stream twice: the worker stopped before the
-// commit, between the commit and the acknowledgement, or between the recorded rejection and the return of its reservation.
+// commit, between the commit and the acknowledgement, or between the recorded rejection and the return of its
+// reservation.
 func deliveredTwice(t *testing.T, s *env) {
 	faults, err := lock.NewFaults([]lock.Fault{
 		{Point: lock.CriticalSection, Effect: lock.EffectError, Probability: 0.3},

@@ -5,8 +5,8 @@ import "time"
 // Observer receives the values of the metrics. The workers call its functions, which must not block. Any of them may be
 // nil.
 type Observer struct {
-	// Batch is called after each transaction: size orders were offered to the database, it took this long and ended with
-	// err. nil means that all of them are decided.
+	// Batch is called after each transaction: size orders were offered to the database, it took this long and ended
+	// with err. nil means that all of them are decided.
 	Batch func(size int, took time.Duration, err error)
 	// Persisted is called for each confirmed order, with the time since its acceptance. It compares the clocks of Redis
 	// and of this process.
@@ -15,11 +15,11 @@ type Observer struct {
 	DeadLetter func(reason Reason)
 	// Claimed is called when n entries were claimed from another consumer.
 	Claimed func(n int)
-	// Backlog is called every DiscoverEvery with the number of entries in the streams of all vouchers and the age of the
-	// oldest one, by the clock of Redis.
+	// Backlog is called every DiscoverEvery with the number of entries in the streams of all vouchers and the age of
+	// the oldest one, by the clock of Redis.
 	Backlog func(entries int64, oldest time.Duration)
-	// Outage is called for each further failure while the database takes no orders, with the beginning of the outage and
-	// the latest error; and at its end with zero and nil.
+	// Outage is called for each further failure while the database takes no orders, with the beginning of the outage
+	// and the latest error; and at its end with zero and nil.
 	Outage func(since time.Time, err error)
 	// RetryQueue is called with the number of entries in the retry queues of this process when it has changed.
 	RetryQueue func(entries int64)

@@ -37,8 +37,8 @@ func TestDatabaseRefuses(t *testing.T) {
 	}
 }
 
-// The disk of MariaDB is really full. MySQL aborts because of one, also a while after there is space again, so that one only
-// gives the error.
+// The disk of MariaDB is really full. MySQL aborts because of one, also a while after there is space again, so that one
+// only gives the error.
 var refusing = map[string]func(testkit.TB) *testkit.SQLServer{
 	"mariadb": func(t testkit.TB) *testkit.SQLServer { return testkit.NewMariaDB(t, testkit.SmallTablespace()...) },
 	"mysql":   func(t testkit.TB) *testkit.SQLServer { return testkit.NewMySQL(t) },

@@ -14,8 +14,9 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A worker begins, so that it replays all streams, and the first orders that it gets are of a voucher whose row somebody
-// has locked. Those of another voucher do not wait for them, whether they are new or were in the worker's hands before.
+// A worker begins, so that it replays all streams, and the first orders that it gets are of a voucher whose row
+// somebody has locked. Those of another voucher do not wait for them, whether they are new or were in the worker's
+// hands before.
 func TestReplayHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"unavailable": order.ErrUnavailable, "refused": errRefused} {

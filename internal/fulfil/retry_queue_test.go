@@ -62,8 +62,8 @@ func TestRetryQueueTurns(t *testing.T) {
 	})
 }
 
-// The pauses of a stream grow up to MaxBackoff, are not shorter than the attempt, and end when an order is written. A pause
-// of all streams concerns every entry.
+// The pauses of a stream grow up to MaxBackoff, are not shorter than the attempt, and end when an order is written. A
+// pause of all streams concerns every entry.
 func TestRetryQueuePauses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s, other := newStream("", 1, 0), newStream("", 2, 0)

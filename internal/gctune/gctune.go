@@ -1,9 +1,9 @@
 // Package gctune sets how the process collects garbage.
 //
-// The live heap of the service is some ten MB, and most of what a request allocates is garbage at once. With
-// Go's default, GOGC=100, the collector runs many times a second in a rush, and each time it delays the requests
-// that are under way. So a small heap grows to a size, not by a percentage. When more is live, as in a flood of
-// connections, that could exceed the memory of the machine, so the heap then grows by little.
+// The live heap of the service is some ten MB, and most of what a request allocates is garbage at once. With Go's
+// default, GOGC=100, the collector runs many times a second in a rush, and each time it delays the requests that are
+// under way. So a small heap grows to a size, not by a percentage. When more is live, as in a flood of connections,
+// that could exceed the memory of the machine, so the heap then grows by little.
 package gctune
 
 import (
@@ -23,8 +23,8 @@ const (
 	minPercent = 60        // may grow by this much only
 )
 
-// memoryShare is the share of the control group's memory that the Go runtime may use. The rest is for what
-// the runtime does not count.
+// memoryShare is the share of the control group's memory that the Go runtime may use. The rest is for what the runtime
+// does not count.
 const memoryShare = 0.9
 
 // Apply sets the memory limit and the percentage, unless GOMEMLIMIT or GOGC do.
@@ -47,7 +47,8 @@ func limitMemory(group memlimit.Provider) {
 	}
 }
 
-// startPercent is for the time before the first collection, when the live heap is not known. Go multiplies it with 4 MB.
+// startPercent is for the time before the first collection, when the live heap is not known. Go multiplies it with 4
+// MB.
 const startPercent = 400
 
 // sentinel is garbage whose finalizer runs after each collection.
@@ -75,7 +76,8 @@ func percentFor(live, roots uint64) int {
 
 func abs(n int) int { return max(n, -n) }
 
-// scanned returns what the last collection found live in the heap, and the stacks and globals that it began with, in bytes.
+// scanned returns what the last collection found live in the heap, and the stacks and globals that it began with, in
+// bytes.
 func scanned() (live, roots uint64) {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	metrics.Read(samples)

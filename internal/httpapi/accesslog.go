@@ -13,8 +13,8 @@ import (
 //	info         the request changed something or was refused
 //	debug        what happens ten thousand times a second in a rush: reads, ordinary refusals
 //
-// Lines of refusals, and of requests that their user may repeat for nothing, are bounded by a [httpserver.LineLimit]. The next line with
-// the same outcome says how many are missing.
+// Lines of refusals, and of requests that their user may repeat for nothing, are bounded by a [httpserver.LineLimit].
+// The next line with the same outcome says how many are missing.
 func (a *API) logAccess(r *request, out reply, took time.Duration) {
 	ctx, level := r.Context(), levelOf(r.Method, out)
 	if !a.deps.Log.Enabled(ctx, level) {

@@ -33,8 +33,8 @@ func (r *fixture) logged(t *testing.T) (lines, suppressed map[string]int) {
 	return lines, suppressed
 }
 
-// Refusals that anybody can cause are logged 10 times a second for each code, and the others are counted. Failures are all
-// logged.
+// Refusals that anybody can cause are logged 10 times a second for each code, and the others are counted. Failures are
+// all logged.
 func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab)
@@ -76,8 +76,8 @@ func TestRefusalsAreLoggedWithinABound(t *testing.T) {
 	})
 }
 
-// A user who repeats what has taken effect, an order under its key or the request for a payment, fills no log either. Orders
-// are all logged: the stock bounds them.
+// A user who repeats what has taken effect, an order under its key or the request for a payment, fills no log either.
+// Orders are all logged: the stock bounds them.
 func TestRepetitionsAreLoggedWithinABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFixture(t, lab)

@@ -18,8 +18,8 @@ import (
 const (
 	// readingTimeout is the deadline of a request that only reads. A wait that the client asks for is added to it.
 	readingTimeout = 10 * time.Second
-	// requestTimeout is the deadline of all others: the longest lock wait that a policy may ask for,
-	// plus time for the work.
+	// requestTimeout is the deadline of all others: the longest lock wait that a policy may ask for, plus time for the
+	// work.
 	requestTimeout = voucher.MaxLockWait + 10*time.Second
 )
 
@@ -59,8 +59,8 @@ type reply struct {
 	etag        string   // "" for none
 	retryAfter  []string // header value; nil for none
 	body        []byte
-	// kept is the body as it is kept for the next client; tag its ETag, if the client may keep it too, and zipped says that
-	// the body is compressed.
+	// kept is the body as it is kept for the next client; tag its ETag, if the client may keep it too, and zipped says
+	// that the body is compressed.
 	kept   *keptBody
 	tag    string
 	zipped bool
@@ -125,8 +125,8 @@ func (a *API) answer(ctx context.Context, r *request, who access, h handler) (ou
 	return out
 }
 
-// send writes the reply. The header keys are in canonical form and most values are shared, which saves an
-// allocation each.
+// send writes the reply. The header keys are in canonical form and most values are shared, which saves an allocation
+// each.
 func (a *API) send(w gin.ResponseWriter, r *request, out reply) {
 	h := w.Header()
 	h["Content-Type"] = out.contentType
@@ -177,6 +177,6 @@ type panicError struct {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// Unwrap does not return the value: a handler that panics with a sentinel error does not mean that
-// error's row of the table.
+// Unwrap does not return the value: a handler that panics with a sentinel error does not mean that error's row of the
+// table.
 func (e *panicError) Unwrap() error { return errPanic }

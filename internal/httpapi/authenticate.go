@@ -27,8 +27,8 @@ func (a *API) authenticate(r *request, who access) error {
 	return nil
 }
 
-// authenticateUser accepts a bearer token or, in lab mode, X-User-ID. A token that was sent must be valid
-// even if none is needed.
+// authenticateUser accepts a bearer token or, in lab mode, X-User-ID. A token that was sent must be valid even if none
+// is needed.
 func (a *API) authenticateUser(r *request) error {
 	token, sent, err := bearer(r)
 	if err != nil {

@@ -58,11 +58,12 @@ func (a *API) deleteVoucher(ctx context.Context, r *request) (reply, error) {
 	return reply{status: http.StatusNoContent, contentType: a.problems.json, outcome: "ok"}, err
 }
 
-// etagOf returns the entity tag of what an administrator can change. The stock is not part of it: it changes all the time.
+// etagOf returns the entity tag of what an administrator can change. The stock is not part of it: it changes all the
+// time.
 func etagOf(v *voucher.Voucher) string { return `"` + strconv.FormatInt(v.Revision, 10) + `"` }
 
-// newChange returns a change without fields, made by the caller, and meant for the voucher that If-Match names. Without it
-// two administrators would overwrite each other's changes unseen; * says that this is meant.
+// newChange returns a change without fields, made by the caller, and meant for the voucher that If-Match names. Without
+// it two administrators would overwrite each other's changes unseen; * says that this is meant.
 func (a *API) newChange(r *request) (c voucher.Change, err error) {
 	given := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
 	switch tag, opened := strings.CutPrefix(given, `"`); {

@@ -6,8 +6,8 @@
 //
 // # What a client can rely on
 //
-// Every request ends, since its context has a deadline. Every answer other than success is
-// application/problem+json (RFC 9457), with these exceptions:
+// Every request ends, since its context has a deadline. Every answer other than success is application/problem+json
+// (RFC 9457), with these exceptions:
 //
 //	not HTTP, or headers that are too large  plain text, as net/http answers
 //	a range that a page does not have        416 in plain text, from [http.ServeContent]
@@ -15,13 +15,13 @@
 //	/readyz while the instance is not ready  503 in application/json, with the checks
 //	other paths of [API.Debug]               plain text
 //
-// Every request has an id, the client's own X-Request-ID if it is well formed. The id is echoed, logged,
-// and part of each problem.
+// Every request has an id, the client's own X-Request-ID if it is well formed. The id is echoed, logged, and part of
+// each problem.
 //
-// If the client closes the connection, the context of its request ends and the work stops at the next
-// step that waits for it: no client waits for the outcome, and other requests may wait for the lock. The
-// connection is watched for that as soon as somebody waits, see [httpserver.Deadline]. The order, one transaction, is then
-// either placed or not. A client that sent an Idempotency-Key finds out which by repeating the request.
+// If the client closes the connection, the context of its request ends and the work stops at the next step that waits
+// for it: no client waits for the outcome, and other requests may wait for the lock. The connection is watched for that
+// as soon as somebody waits, see [httpserver.Deadline]. The order, one transaction, is then either placed or not. A
+// client that sent an Idempotency-Key finds out which by repeating the request.
 //
 // # What an Idempotency-Key promises
 //
@@ -53,8 +53,8 @@
 //
 // # What lab mode accepts
 //
-// In lab mode a request needs no token, so a page of another site could make a browser send one. See
-// package samesite for the requests that are refused.
+// In lab mode a request needs no token, so a page of another site could make a browser send one. See package samesite
+// for the requests that are refused.
 //
 // # Performance
 //

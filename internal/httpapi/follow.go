@@ -48,8 +48,8 @@ func (r *request) queryFollowed() (all []followed, err error) {
 	return all, nil
 }
 
-// followOrders is GET /api/v1/orders?watch=. With ?wait= it waits until one of the orders has another state than the client
-// knows. A page so has one request for all orders of its buyer: a browser opens six connections to one origin.
+// followOrders is GET /api/v1/orders?watch=. With ?wait= it waits until one of the orders has another state than the
+// client knows. A page so has one request for all orders of its buyer: a browser opens six connections to one origin.
 func (a *API) followOrders(ctx context.Context, r *request, all []followed) (reply, error) {
 	wait, err := r.queryWait()
 	if err != nil {
@@ -106,7 +106,8 @@ func (a *API) lookAt(ctx context.Context, user int64, all []followed) (orders []
 	return orders, changed, nil
 }
 
-// awaitAny waits until one of the orders has another state, or the limit has passed. A stop of the service ends the wait.
+// awaitAny waits until one of the orders has another state, or the limit has passed. A stop of the service ends the
+// wait.
 func (a *API) awaitAny(ctx context.Context, orders []order.Order, limit time.Duration) error {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -19,20 +19,20 @@ import (
 // frameworks. A request of the route is carried out while it holds the key, and under the context of the lease, so that
 // the work stops when the lock is lost. A key that names what the route does not have keeps the service from starting.
 type Guard struct {
-	// Key has parts between colons, as in "audit:#id". #id is the path parameter :id of the route, #user the user's
-	// id on a route that needs a user; every other part is literal. Values are escaped as in a URL query, so that
-	// none can look like two parts. The key also excludes other routes, and the order flow, if they lock the same
-	// key with the same mechanism.
+	// Key has parts between colons, as in "audit:#id". #id is the path parameter :id of the route, #user the user's id
+	// on a route that needs a user; every other part is literal. Values are escaped as in a URL query, so that none can
+	// look like two parts. The key also excludes other routes, and the order flow, if they lock the same key with the
+	// same mechanism.
 	Key string
 	// Lock is the mechanism's name. Without a fixed lease, which a guard does not have, a mechanism renews its own.
 	Lock string
-	// Wait is how long a request waits for the key before it is answered with busy, 0 to
-	// [voucher.MaxLockWait]. 0 tries once.
+	// Wait is how long a request waits for the key before it is answered with busy, 0 to [voucher.MaxLockWait]. 0 tries
+	// once.
 	Wait time.Duration
-	// BestEffort says that the lock only avoids duplicate work and that nothing goes wrong without it.
-	// If the mechanism's server is unavailable or does not answer, the request is carried out without the
-	// lock. A lock that is lost meanwhile changes neither the work nor the answer. If another request
-	// holds the key for the whole wait, the answer is busy all the same.
+	// BestEffort says that the lock only avoids duplicate work and that nothing goes wrong without it. If the
+	// mechanism's server is unavailable or does not answer, the request is carried out without the lock. A lock that is
+	// lost meanwhile changes neither the work nor the answer. If another request holds the key for the whole wait, the
+	// answer is busy all the same.
 	BestEffort bool
 }
 
@@ -131,9 +131,9 @@ func (g *guard) wrap(h handler) handler {
 // probeTimeout bounds the check whether the lock's server answers at all.
 const probeTimeout = 500 * time.Millisecond
 
-// serverUnavailable reports whether an acquisition failed because the mechanism's server does not answer. A
-// wait that timed out is ambiguous: the key may be held, or the server may hang. A server that answers an
-// inspection was not the reason.
+// serverUnavailable reports whether an acquisition failed because the mechanism's server does not answer. A wait that
+// timed out is ambiguous: the key may be held, or the server may hang. A server that answers an inspection was not the
+// reason.
 func (g *guard) serverUnavailable(ctx context.Context, key string, failed error) bool {
 	switch {
 	case errors.Is(failed, lock.ErrUnavailable):

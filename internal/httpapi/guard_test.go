@@ -30,9 +30,10 @@ func (r *fixture) guarded(ctx context.Context) *httptest.ResponseRecorder {
 	return r.serve(ctx, "POST", "/guarded/7", "X-User-ID: 42")
 }
 
-// What becomes of a request that waits for its lock, cannot have it, or loses it. If it was lost, the handler's answer is not
-// sent, whatever it is. A lock that only saves work (best effort) prevents none; after a wait that timed out, which does not
-// show the reason, its server is asked. Whatever ends a request, a panic or its client, no lease stays behind.
+// What becomes of a request that waits for its lock, cannot have it, or loses it. If it was lost, the handler's answer
+// is not sent, whatever it is. A lock that only saves work (best effort) prevents none; after a wait that timed out,
+// which does not show the reason, its server is asked. Whatever ends a request, a panic or its client, no lease stays
+// behind.
 func TestGuard(t *testing.T) {
 	type guard = httpapi.Guard
 	lose := func(l *fakeLocker) { l.last().Lose(lock.ErrLost) }

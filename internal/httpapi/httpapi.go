@@ -27,13 +27,13 @@ import (
 type Config struct {
 	// Lab accepts X-User-ID as authentication, needs no admin token, and enables the route that issues tokens.
 	Lab bool
-	// LabHosts are the host names of the service in lab mode, besides those of the loopback interface. A
-	// request with another Host header is refused.
+	// LabHosts are the host names of the service in lab mode, besides those of the loopback interface. A request with
+	// another Host header is refused.
 	LabHosts []string
 	// AdminToken is the administrator's bearer token. If it is empty, admin routes work in lab mode only.
 	AdminToken string
-	// DebugListener says that [API.Debug] is served on a listener of its own. The public handler then has
-	// neither health checks nor metrics.
+	// DebugListener says that [API.Debug] is served on a listener of its own. The public handler then has neither
+	// health checks nor metrics.
 	DebugListener bool
 	// Limits bound concurrent requests and connections.
 	Limits Limits
@@ -41,7 +41,8 @@ type Config struct {
 	CommandLine []string
 }
 
-// Deps are the dependencies of the handlers. All but Rooms, Events, Handovers, Limit, Lookups, Keys, Cancels, Site and PaymentPages are required.
+// Deps are the dependencies of the handlers. All but Rooms, Events, Handovers, Limit, Lookups, Keys, Cancels, Site and
+// PaymentPages are required.
 type Deps struct {
 	Orders    Orders
 	Lifecycle Lifecycle
@@ -60,13 +61,13 @@ type Deps struct {
 	Handovers *lock.Handovers
 	// Limit reports whether a user may place an order now and, if not, after which wait. nil means no limit.
 	Limit func(userID int64) (wait time.Duration, ok bool)
-	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency
-	// keys a user may store, Cancels how many orders a user may cancel. nil means no limit.
+	// Lookups bounds how often a user may look up orders and idempotency keys, Keys how many idempotency keys a user
+	// may store, Cancels how many orders a user may cancel. nil means no limit.
 	Lookups, Keys, Cancels Quota
 	// Site is the pages for browsers. nil means that there are none.
 	Site Site
-	// PaymentPages is the provider's pages, if they are served by this server: below the path /sandbox, at every address at
-	// which that is reached. PaymentPagesURL is where the provider itself has them.
+	// PaymentPages is the provider's pages, if they are served by this server: below the path /sandbox, at every
+	// address at which that is reached. PaymentPagesURL is where the provider itself has them.
 	PaymentPages    http.Handler
 	PaymentPagesURL string
 	Ready           *readiness.Readiness
@@ -78,12 +79,12 @@ type Deps struct {
 
 // Orders places and returns orders. [order.Service] implements it.
 type Orders interface {
-	// KeepsKeys reports whether Place is given a request's idempotency key, and finds the order that an
-	// earlier request with that key has placed.
+	// KeepsKeys reports whether Place is given a request's idempotency key, and finds the order that an earlier request
+	// with that key has placed.
 	KeepsKeys(ctx context.Context, voucherID int64) (bool, error)
 	Place(ctx context.Context, req order.Request) (order.Order, error)
-	// Refusal returns the error with which Place would refuse a new request, if memory is enough to know
-	// it. nil means that only Place can tell.
+	// Refusal returns the error with which Place would refuse a new request, if memory is enough to know it. nil means
+	// that only Place can tell.
 	Refusal(ctx context.Context, req order.Request) error
 	Order(ctx context.Context, userID, id int64) (order.Order, error)
 	OrdersOf(ctx context.Context, userID, before int64, limit int) ([]order.Order, error)
@@ -96,8 +97,8 @@ type Orders interface {
 
 // Vouchers creates, changes and returns vouchers. [voucher.Service] implements it.
 type Vouchers interface {
-	// Create is given the id that was reserved for the voucher, or 0. If an earlier attempt has created
-	// a voucher with that id, it returns that one.
+	// Create is given the id that was reserved for the voucher, or 0. If an earlier attempt has created a voucher with
+	// that id, it returns that one.
 	Create(ctx context.Context, v voucher.Voucher) (*voucher.Voucher, error)
 	Voucher(ctx context.Context, id int64) (*voucher.Voucher, error)
 	Vouchers(ctx context.Context, list voucher.List, limit int) ([]*voucher.Voucher, error)
@@ -230,14 +231,15 @@ func (a *API) routes() []route {
 		{patch, "/api/v1/vouchers/:id", admin, a.changeVoucher, nil},
 		{del, "/api/v1/vouchers/:id", admin, a.deleteVoucher, nil},
 		{get, "/api/v1/vouchers/:id/changes", admin, a.listChanges, nil},
-		// The audit counts every order of a voucher, so only one runs at a time. It must also work after
-		// an outage, so it does not depend on the lock's server.
+		// The audit counts every order of a voucher, so only one runs at a time. It must also work after an outage, so
+		// it does not depend on the lock's server.
 		{get, "/api/v1/vouchers/:id/audit", admin, a.audit, &Guard{
 			Key: "audit:#id", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true,
 		}},
 		{get, "/api/v1/vouchers/:id/live", admin, a.watchSale, nil},
 		{post, "/api/v1/vouchers/:id/rush", admin, a.rush, nil},
-		// There is no index for this order: it would cost each buyer. So a sale is read as the audit reads it, once at a time.
+		// There is no index for this order: it would cost each buyer. So a sale is read as the audit reads it, once at
+		// a time.
 		{get, placeOrderRoute, admin, a.listVoucherOrders, &Guard{
 			Key: "orders:#id", Lock: "reentrant", Wait: 2 * time.Second, BestEffort: true,
 		}},
@@ -269,8 +271,8 @@ func (rt route) params() (names []string) {
 
 // newPublic returns a handler for the route table.
 func (a *API) newPublic() (*gin.Engine, error) {
-	// This process-wide switch is the only way to keep gin from printing its routes. It is atomic, and
-	// nothing in this process needs that output.
+	// This process-wide switch is the only way to keep gin from printing its routes. It is atomic, and nothing in this
+	// process needs that output.
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	e.HandleMethodNotAllowed = true

@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// staleAfter is when a repetition may take over from an attempt that has not answered. It is short, so
-	// that a client does not wait long after its attempt died. An attempt can live longer than that, so two
-	// attempts can run at once. They do not harm each other: both create under the same reserved id, which
-	// the database accepts only once, and the later one knows that it resumes and looks for what the
-	// earlier one created. But neither may then store a refusal for the other; see storeOutcome.
+	// staleAfter is when a repetition may take over from an attempt that has not answered. It is short, so that a
+	// client does not wait long after its attempt died. An attempt can live longer than that, so two attempts can run
+	// at once. They do not harm each other: both create under the same reserved id, which the database accepts only
+	// once, and the later one knows that it resumes and looks for what the earlier one created. But neither may then
+	// store a refusal for the other; see storeOutcome.
 	staleAfter = 10 * time.Second
 	// recordTimeout bounds the storing of an answer, which continues after the client has hung up.
 	recordTimeout = 3 * time.Second
@@ -37,13 +37,13 @@ type idempotentOperation struct {
 	// keepsKey reports whether what the request creates keeps its key itself. It is then the record of the key: run is
 	// given the key and finds what an earlier request created. The field may be nil: nothing does.
 	keepsKey func(context.Context) (bool, error)
-	// cachedRefusal returns the error with which run would refuse a first attempt, if it is known without
-	// writing anything; otherwise nil. The field may be nil.
+	// cachedRefusal returns the error with which run would refuse a first attempt, if it is known without writing
+	// anything; otherwise nil. The field may be nil.
 	cachedRefusal func(context.Context) error
 }
 
-// runOnce runs the operation, unless the request's Idempotency-Key has an answer already, which it then
-// returns. Without a key it only runs the operation.
+// runOnce runs the operation, unless the request's Idempotency-Key has an answer already, which it then returns.
+// Without a key it only runs the operation.
 //
 // The payload is the part of the request that is not in its address.
 func (a *API) runOnce(ctx context.Context, r *request, payload []byte, op idempotentOperation) (reply, error) {
@@ -164,8 +164,8 @@ func replay(rec idempotency.Record, fp idempotency.Fingerprint) (reply, error) {
 //	                                 still run
 //	any        unknown               nothing: the reservation stays
 //
-// If the reservation stays, the next repetition takes it over with the same id once it is stale, and finds
-// out the outcome. If the attempt was taken over meanwhile, the store ignores what it writes.
+// If the reservation stays, the next repetition takes it over with the same id once it is stale, and finds out the
+// outcome. If the attempt was taken over meanwhile, the store ignores what it writes.
 //
 // A failure to write is logged only: the client gets the answer, and the reservation stays.
 func (a *API) storeOutcome(ctx context.Context, r *request, key idempotency.Key, mine idempotency.Record, at attempt, out reply) {
@@ -214,8 +214,8 @@ func (r *request) idempotencyKey() (key string, given bool, err error) {
 	return key, true, nil
 }
 
-// fingerprint covers the method, the path and the payload of a request. Headers do not count, and the user
-// is part of the key.
+// fingerprint covers the method, the path and the payload of a request. Headers do not count, and the user is part of
+// the key.
 func fingerprint(r *request, payload []byte) idempotency.Fingerprint {
 	h := sha256.New()
 	h.Write([]byte(r.Method + " " + r.URL.Path + "\n"))

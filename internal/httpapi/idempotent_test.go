@@ -86,8 +86,8 @@ func TestTemporaryAnswersAreNotReplayed(t *testing.T) {
 	}
 }
 
-// After an unknown outcome the key stays reserved until the attempt is stale. The next attempt then continues
-// with the same id, also if memory would refuse it by then: the first one may have bought the last unit.
+// After an unknown outcome the key stays reserved until the attempt is stale. The next attempt then continues with the
+// same id, also if memory would refuse it by then: the first one may have bought the last unit.
 func TestUnknownOutcomeIsTakenOver(t *testing.T) {
 	for name, err := range map[string]error{
 		"unavailable": order.ErrUnavailable, "lock server gone": lock.ErrUnavailable, "deadline": context.DeadlineExceeded,
@@ -136,8 +136,8 @@ func TestResumedRefusalsKeepTheReservation(t *testing.T) {
 	}
 }
 
-// An attempt is paused just before it stores its refusal, for so long that another one takes over. When it
-// continues, it changes nothing: the key and the answer belong to the other one.
+// An attempt is paused just before it stores its refusal, for so long that another one takes over. When it continues,
+// it changes nothing: the key and the answer belong to the other one.
 func TestLateRefusalsChangeNothing(t *testing.T) {
 	for name, err := range map[string]error{"busy": order.ErrBusy, "sold out": voucher.ErrSoldOut} {
 		t.Run(name, func(t *testing.T) {
@@ -273,8 +273,8 @@ func TestSameKeyAtOnce(t *testing.T) {
 	sameAnswer(t, first, r.do(t, keyed("k")))
 }
 
-// The lock is lost after the work was carried out under an idempotency key. The client repeats the request
-// and gets the outcome.
+// The lock is lost after the work was carried out under an idempotency key. The client repeats the request and gets the
+// outcome.
 func TestLostLockAndIdempotency(t *testing.T) {
 	r := newFixture(t, lab)
 	l := r.locks["reentrant"].(*fakeLocker)

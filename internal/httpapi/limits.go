@@ -20,15 +20,15 @@ type Limits struct {
 	ConnectionsPerAddress     int // except from loopback
 }
 
-// The limits on requests for /metrics that wait, or whose answers are not read. Each may hold a result until a write times
-// out.
+// The limits on requests for /metrics that wait, or whose answers are not read. Each may hold a result until a write
+// times out.
 const (
 	maxScrapes           = 256
 	maxScrapesPerAddress = 16
 )
 
-// The limits on webhooks of the payment provider. An address may have half of them, so that one client does not keep the
-// provider out.
+// The limits on webhooks of the payment provider. An address may have half of them, so that one client does not keep
+// the provider out.
 const (
 	maxEvents           = 64
 	maxEventsPerAddress = maxEvents / 2
@@ -73,8 +73,8 @@ func (a *API) LimitConnections(c httpserver.Config) httpserver.Config {
 	return c
 }
 
-// limited returns a handler that keeps a route's requests within the limits. It rejects the requests beyond
-// them before they cost anything. A request that waits for an order does not count as a request meanwhile.
+// limited returns a handler that keeps a route's requests within the limits. It rejects the requests beyond them before
+// they cost anything. A request that waits for an order does not count as a request meanwhile.
 func (a *API) limited(rt route, h handler) handler {
 	limit := a.limits.requests
 	switch {

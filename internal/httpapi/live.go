@@ -32,8 +32,8 @@ const (
 	maxKept  = 16
 	// sampleEvery is the time between two looks at a sale, however many watch it.
 	sampleEvery = time.Second
-	// sampleShare makes a look that takes long a rare one: it takes about one part in so many of the time, as long
-	// as that does not make it rarer than every maxSamplePause.
+	// sampleShare makes a look that takes long a rare one: it takes about one part in so many of the time, as long as
+	// that does not make it rarer than every maxSamplePause.
 	sampleShare    = 10
 	maxSamplePause = 5 * time.Second
 	// keptSamples is how many samples a client may have missed and still gets, when it comes back.
@@ -42,8 +42,8 @@ const (
 
 var errTooManyStreams = fmt.Errorf("%w: of live figures", httpserver.ErrTooMany)
 
-// live is the sales that somebody watches, or has watched a moment ago. While there is none, an order costs one look
-// at a number.
+// live is the sales that somebody watches, or has watched a moment ago. While there is none, an order costs one look at
+// a number.
 type live struct {
 	streams atomic.Int64
 	known   atomic.Int64 // the number of sales

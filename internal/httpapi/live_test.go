@@ -252,8 +252,8 @@ func TestLiveFiguresThatNobodyWatchesAreBounded(t *testing.T) {
 	})
 }
 
-// A stop of the service ends the streams, and their number is bounded. A store that does not answer is said, and the stream
-// goes on.
+// A stop of the service ends the streams, and their number is bounded. A store that does not answer is said, and the
+// stream goes on.
 func TestLiveFiguresEnd(t *testing.T) {
 	served(t, func(t *testing.T, r *fixture, s *servertest.Server, id int64) {
 		var down atomic.Bool
@@ -298,8 +298,8 @@ func TestLiveFiguresAreTraced(t *testing.T) {
 	}
 }
 
-// All watchers share a look. It does not end when the watcher that asked for it leaves, but with the service: a stop does
-// not wait for a store that hangs.
+// All watchers share a look. It does not end when the watcher that asked for it leaves, but with the service: a stop
+// does not wait for a store that hangs.
 func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, id := onSale(t)
@@ -325,8 +325,8 @@ func TestLiveFiguresOutliveTheOneWhoAsked(t *testing.T) {
 	})
 }
 
-// The handovers of the lock on the voucher are counted while somebody watches, and no others. Where each buyer has a lock of
-// their own, nothing is handed over from buyer to buyer.
+// The handovers of the lock on the voucher are counted while somebody watches, and no others. Where each buyer has a
+// lock of their own, nothing is handed over from buyer to buyer.
 func TestLiveFiguresOfHandovers(t *testing.T) {
 	handovers := &lock.Handovers{}
 	served(t, func(t *testing.T, r *fixture, s *servertest.Server, id int64) {

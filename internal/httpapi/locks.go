@@ -64,8 +64,8 @@ func newLockJSON(mechanism string, s lock.State) lockJSON {
 
 func isHeld(s lock.State) bool { return s.Owner != "" || s.Count > 0 }
 
-// showLock is GET /api/v1/locks/{key}. It returns the state of the key in the mechanism that ?lock= names, or
-// without ?lock= in every mechanism in which it is held.
+// showLock is GET /api/v1/locks/{key}. It returns the state of the key in the mechanism that ?lock= names, or without
+// ?lock= in every mechanism in which it is held.
 func (a *API) showLock(ctx context.Context, r *request) (reply, error) {
 	key, mechanism, err := a.lockParams(r)
 	if err != nil {

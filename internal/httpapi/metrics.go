@@ -11,8 +11,8 @@ import (
 	"seckill/internal/order"
 )
 
-// metrics are the metrics of HTTP. Label values come from closed lists: the routes of the table, their
-// methods, classes of status, the codes of [table].
+// metrics are the metrics of HTTP. Label values come from closed lists: the routes of the table, their methods, classes
+// of status, the codes of [table].
 type metrics struct {
 	inFlight atomic.Int64
 	panics   prometheus.Counter

@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// object reads the members of a JSON object by name and type, and reports the first error in words for the
-// client. It is stricter than decoding into a struct: names are case-sensitive, a duplicate name, null and
-// an unknown member are errors.
+// object reads the members of a JSON object by name and type, and reports the first error in words for the client. It
+// is stricter than decoding into a struct: names are case-sensitive, a duplicate name, null and an unknown member are
+// errors.
 type object struct {
 	*decoding
 	path    string // "policy." inside the policy
@@ -161,8 +161,8 @@ func (o *object) number(name string, to *float64) {
 	*to = n
 }
 
-// rfc3339 is the form of a time. [time.Parse] also takes an hour of one digit, a comma before the fraction, and an offset of
-// 24 hours or 60 minutes.
+// rfc3339 is the form of a time. [time.Parse] also takes an hour of one digit, a comma before the fraction, and an
+// offset of 24 hours or 60 minutes.
 var rfc3339 = regexp.MustCompile(`T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 func (o *object) time(name string, to *time.Time) {

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// keepingKeys is a fixture whose voucher keeps the keys of its orders: a request under the key of an order
-// that is there is told of that order.
+// keepingKeys is a fixture whose voucher keeps the keys of its orders: a request under the key of an order that is
+// there is told of that order.
 func keepingKeys(t *testing.T, options ...option) *fixture {
 	t.Helper()
 	r := newFixture(t, append(options, lab)...)
@@ -35,8 +35,8 @@ func keepingKeys(t *testing.T, options ...option) *fixture {
 	return r
 }
 
-// The order itself is the record of its key: nothing is reserved, and a repetition is told of the order in the
-// state that it has by then.
+// The order itself is the record of its key: nothing is reserved, and a repetition is told of the order in the state
+// that it has by then.
 func TestOrderKeepsItsKey(t *testing.T) {
 	r := keepingKeys(t)
 	first := r.do(t, keyed("k"))

@@ -67,8 +67,8 @@ func (a *API) placeOrder(ctx context.Context, r *request) (reply, error) {
 	})
 }
 
-// orderReply returns the answer to an order. The JSON is written by hand, since it is the most frequent
-// answer and contains nothing to escape.
+// orderReply returns the answer to an order. The JSON is written by hand, since it is the most frequent answer and
+// contains nothing to escape.
 func (a *API) orderReply(r *request, o order.Order) reply {
 	const path = "/api/v1/orders/"
 	status := http.StatusCreated
@@ -210,8 +210,8 @@ func (a *API) listVoucherOrders(ctx context.Context, r *request) (reply, error) 
 	}))
 }
 
-// auditJSON is the audit of a sale. Stock is what can still be sold. Under the admission flow that is the
-// gate's stock, and DatabaseStock is the database's: InitialStock less DatabaseStock must be Orders.
+// auditJSON is the audit of a sale. Stock is what can still be sold. Under the admission flow that is the gate's stock,
+// and DatabaseStock is the database's: InitialStock less DatabaseStock must be Orders.
 type auditJSON struct {
 	InitialStock    int64 `json:"initial_stock"`
 	Stock           int64 `json:"stock"`

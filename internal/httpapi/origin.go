@@ -12,8 +12,8 @@ import (
 // errCrossSite says that a page of another site may have made the user's browser send the request.
 var errCrossSite = errors.New("httpapi: foreign request")
 
-// checkSite returns an [errCrossSite] for a request that lab mode refuses, see package samesite. Outside lab
-// mode every call that matters needs a token, which a page of another site does not have.
+// checkSite returns an [errCrossSite] for a request that lab mode refuses, see package samesite. Outside lab mode every
+// call that matters needs a token, which a page of another site does not have.
 func (a *API) checkSite(r *http.Request) error {
 	if !a.cfg.Lab {
 		return nil

@@ -25,8 +25,8 @@ func sent(ctx context.Context, h http.Handler, method, path, host string, header
 	return ask(ctx, h, method, path, strings.NewReader(`{"user_id":"42"}`), headers...)
 }
 
-// TestLabModeKnowsItsHosts is about DNS rebinding: if the name of a page resolves to this server, the browser
-// sends that name in the Host header.
+// TestLabModeKnowsItsHosts is about DNS rebinding: if the name of a page resolves to this server, the browser sends
+// that name in the Host header.
 func TestLabModeKnowsItsHosts(t *testing.T) {
 	for _, c := range []struct {
 		host string
@@ -80,8 +80,8 @@ func TestProbesNeedNoHost(t *testing.T) {
 	fail.Unequal(t, sent(t.Context(), r.handler, "POST", mint, "").Code, http.StatusForbidden, "POST %s without Host", mint)
 }
 
-// TestLabModeRefusesOtherSites is about what a page of another site can send without rebinding: the address
-// is right, and the browser names the origin. Every route that changes something refuses it.
+// TestLabModeRefusesOtherSites is about what a page of another site can send without rebinding: the address is right,
+// and the browser names the origin. Every route that changes something refuses it.
 func TestLabModeRefusesOtherSites(t *testing.T) {
 	r := newFixture(t, lab, withSite(t))
 	r.undescribed = true
@@ -129,8 +129,8 @@ func TestLabModeRefusesOtherSites(t *testing.T) {
 	}
 }
 
-// TestNoOtherSiteMayRead checks that there is no CORS header, without which a browser does not show the answer
-// to another site. Outside lab mode, where the token decides, any Host is accepted.
+// TestNoOtherSiteMayRead checks that there is no CORS header, without which a browser does not show the answer to
+// another site. Outside lab mode, where the token decides, any Host is accepted.
 func TestNoOtherSiteMayRead(t *testing.T) {
 	for name, o := range map[string]option{"lab": lab, "production": func(*httpapi.Config, *fixture) {}} {
 		r := newFixture(t, o)
@@ -151,8 +151,8 @@ func TestNoOtherSiteMayRead(t *testing.T) {
 	}
 }
 
-// A GET of the profiles costs time and tells what the process does, and the debug listener asks for no token: the page of
-// another site must not reach it through an operator's browser, in lab mode or not.
+// A GET of the profiles costs time and tells what the process does, and the debug listener asks for no token: the page
+// of another site must not reach it through an operator's browser, in lab mode or not.
 func TestProfilesAreNotForPages(t *testing.T) {
 	arrived := func(ip string) context.Context {
 		return context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.ParseIP(ip), Port: 9100}))

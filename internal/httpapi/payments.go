@@ -20,9 +20,9 @@ var _ PaymentEvents = (*payment.Settlements)(nil)
 // paymentEventsRoute is where the provider sends its webhooks.
 const paymentEventsRoute = "/api/v1/payments/events"
 
-// receiveEvent is POST /api/v1/payments/events. The signature is the caller's identity, so the route is open to
-// anyone. Only the body shows whether it is right, and anyone may send that slowly: so the route has limits of its own,
-// and takes no slot from other requests.
+// receiveEvent is POST /api/v1/payments/events. The signature is the caller's identity, so the route is open to anyone.
+// Only the body shows whether it is right, and anyone may send that slowly: so the route has limits of its own, and
+// takes no slot from other requests.
 func (a *API) receiveEvent(ctx context.Context, r *request) (reply, error) {
 	if a.deps.Events == nil {
 		return reply{}, errNoRoute

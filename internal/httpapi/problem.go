@@ -78,9 +78,9 @@ const (
 	closeConnection
 )
 
-// table maps errors to answers. The first row with an error of the chain applies, the last row if there
-// is none. The rows that a rush needs come first. "unavailable" comes before "busy": if an error says
-// both, the outcome of the order may be unknown.
+// table maps errors to answers. The first row with an error of the chain applies, the last row if there is none. The
+// rows that a rush needs come first. "unavailable" comes before "busy": if an error says both, the outcome of the order
+// may be unknown.
 func table() []*problem {
 	const (
 		bad          = http.StatusBadRequest
@@ -166,8 +166,8 @@ type problems struct {
 	seconds            [maxRetryAfter + 1][]string
 }
 
-// maxRetryAfter bounds Retry-After, in seconds. A holder may release its lock long before its lease ends,
-// and a lease that is renewed always has most of its time left.
+// maxRetryAfter bounds Retry-After, in seconds. A holder may release its lock long before its lease ends, and a lease
+// that is renewed always has most of its time left.
 const maxRetryAfter = 5
 
 func newProblems() *problems {
@@ -249,8 +249,8 @@ func (a *API) renderError(r *request, err error) reply {
 	return out
 }
 
-// retryIn is the number of seconds for Retry-After: until the lease of the lock's holder ends, or until the
-// user's quota allows another request, if that is known.
+// retryIn is the number of seconds for Retry-After: until the lease of the lock's holder ends, or until the user's
+// quota allows another request, if that is known.
 func retryIn(err error) int {
 	var wait time.Duration
 	if busy, ok := errors.AsType[*lock.NotAcquiredError](err); ok {

@@ -26,8 +26,8 @@ type answered struct {
 	code   string
 }
 
-// domainErrors has every exported sentinel of the domain. A new one fails TestEveryErrorHasAnAnswer until it
-// is added here with its answer.
+// domainErrors has every exported sentinel of the domain. A new one fails TestEveryErrorHasAnAnswer until it is added
+// here with its answer.
 func domainErrors() map[string]answered {
 	const conflict, unavailable, internal = http.StatusConflict, http.StatusServiceUnavailable, http.StatusInternalServerError
 	return map[string]answered{

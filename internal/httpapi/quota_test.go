@@ -37,8 +37,8 @@ func (q *quota) Return(int64) {
 	q.left++
 }
 
-// TestARefusalFromMemoryReservesNothing checks that a request whose refusal is known stores no key, and that the
-// answer of a key that is stored takes precedence.
+// TestARefusalFromMemoryReservesNothing checks that a request whose refusal is known stores no key, and that the answer
+// of a key that is stored takes precedence.
 func TestARefusalFromMemoryReservesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error

@@ -32,8 +32,8 @@ func newRenderCache() *renderCache {
 	return s
 }
 
-// bodyCache keeps the rendered body of a value. The same address means the same, unchanged
-// value: the entry keeps the value alive, so that its address is not used again.
+// bodyCache keeps the rendered body of a value. The same address means the same, unchanged value: the entry keeps the
+// value alive, so that its address is not used again.
 type bodyCache[K, I comparable] struct {
 	limit int
 	mu    sync.RWMutex
@@ -101,8 +101,8 @@ func cachedReply[K, I comparable](a *API, rs *bodyCache[K, I], key K, of I, view
 	return out, err
 }
 
-// revalidated makes a reply one that its client may keep, and asks for again with its ETag; compressed, if the client can
-// read that. An open page asks for the same list every two seconds.
+// revalidated makes a reply one that its client may keep, and asks for again with its ETag; compressed, if the client
+// can read that. An open page asks for the same list every two seconds.
 func (r *request) revalidated(out reply) reply {
 	if out.kept == nil {
 		return out

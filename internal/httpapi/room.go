@@ -50,8 +50,8 @@ func (a *API) enterRoom(ctx context.Context, r *request) (reply, error) {
 	return a.roomReply(http.StatusCreated, &answer), nil
 }
 
-// addressOf returns a number for the address of a client, the same at every instance; of IPv6 for its network of 64 bits,
-// since one client usually has all of that.
+// addressOf returns a number for the address of a client, the same at every instance; of IPv6 for its network of 64
+// bits, since one client usually has all of that.
 func addressOf(remote string) uint64 {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -65,8 +65,8 @@ func addressOf(remote string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// showRoom is GET /api/v1/vouchers/{id}/room. With a ticket it needs the ticket's user, and a visitor who is called gets
-// the pass. With ?wait= it waits for the next state.
+// showRoom is GET /api/v1/vouchers/{id}/room. With a ticket it needs the ticket's user, and a visitor who is called
+// gets the pass. With ?wait= it waits for the next state.
 func (a *API) showRoom(ctx context.Context, r *request) (reply, error) {
 	id, err := r.pathID()
 	if err != nil {

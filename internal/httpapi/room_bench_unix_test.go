@@ -36,8 +36,8 @@ func (roomStore) Serve(context.Context, int64, int64) error                     
 func (roomStore) Left(context.Context, *voucher.Voucher) (int64, error)          { return 1, nil }
 func (roomStore) Ordered(context.Context, *voucher.Voucher, int64) (bool, error) { return false, nil }
 
-// A poll of a visitor who waits, beside an order that is refused, and beside a bare gin handler with the same answer. None
-// of them asks a server.
+// A poll of a visitor who waits, beside an order that is refused, and beside a bare gin handler with the same answer.
+// None of them asks a server.
 func BenchmarkPoll(b *testing.B) {
 	rooms := room.New(room.Config{
 		Store: roomStore{openVoucher()}, Vouchers: roomStore{openVoucher()}, Sales: roomStore{}, Log: slog.New(slog.DiscardHandler),

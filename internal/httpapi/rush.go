@@ -34,8 +34,8 @@ type rushJSON struct {
 }
 
 // rush is POST /api/v1/vouchers/{id}/rush: simulated buyers who order once each, as fast as they are answered. Their
-// orders take the same way as all others, from the routes on, and are as real. It is answered when all are
-// answered; only one rush runs at a time.
+// orders take the same way as all others, from the routes on, and are as real. It is answered when all are answered;
+// only one rush runs at a time.
 func (a *API) rush(ctx context.Context, r *request) (reply, error) {
 	if !a.cfg.Lab {
 		return reply{}, errLabOnly

@@ -8,10 +8,10 @@ import (
 // maxRenderings bounds the concurrent calls of one [Buffered] handler.
 const maxRenderings = 4
 
-// Buffered returns a handler that runs h into memory and sends the result afterwards. At most
-// maxRenderings calls of h run at once. A client that reads slowly, or not at all, occupies none of those
-// slots. Further requests wait for a slot as long as their client does. Those beyond the bounds are answered
-// with 503 at once: each that waits, or whose result is being sent, may hold a result until a write times out.
+// Buffered returns a handler that runs h into memory and sends the result afterwards. At most maxRenderings calls of h
+// run at once. A client that reads slowly, or not at all, occupies none of those slots. Further requests wait for a
+// slot as long as their client does. Those beyond the bounds are answered with 503 at once: each that waits, or whose
+// result is being sent, may hold a result until a write times out.
 func Buffered(h http.Handler, bounds *Limiter) http.Handler {
 	slots := make(chan struct{}, maxRenderings)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -123,8 +123,8 @@ func (c *conn) SetReadDeadline(t time.Time) error { return c.in.want(t) }
 // SetDeadline implements [net.Conn].
 func (c *conn) SetDeadline(t time.Time) error { return c.in.want(t) }
 
-// SetWriteDeadline implements [net.Conn]. It does nothing: each write sets its own deadline, and net/http, which
-// has no WriteTimeout here, would only lift it after each answer.
+// SetWriteDeadline implements [net.Conn]. It does nothing: each write sets its own deadline, and net/http, which has no
+// WriteTimeout here, would only lift it after each answer.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // Write implements [net.Conn]. The deadline is renewed when less than nearly all of it is left.
@@ -145,8 +145,8 @@ func (c *conn) limitWrites(now time.Time) error {
 	return c.Conn.SetWriteDeadline(until)
 }
 
-// A deadline may end earlier than asked for, by this part of the time that is left and by a second at most. So
-// the deadline that a connection has serves the next request too.
+// A deadline may end earlier than asked for, by this part of the time that is left and by a second at most. So the
+// deadline that a connection has serves the next request too.
 const (
 	deadlineSlack    = 8
 	maxDeadlineSlack = time.Second

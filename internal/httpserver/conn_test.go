@@ -90,8 +90,8 @@ func waitFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Requests that are sent before the one before them is answered are all answered, whether they arrive with the
-// first or while it is watched, and also if nobody watches.
+// Requests that are sent before the one before them is answered are all answered, whether they arrive with the first or
+// while it is watched, and also if nobody watches.
 func TestPipelinedRequests(t *testing.T) {
 	pause := map[string]func(context.Context){
 		"nobody waits": func(context.Context) { simulate.Sleep(100 * time.Millisecond) },

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Deadline is a [context.WithDeadline] that starts its timer on the first call of Done. A request that is
-// refused from memory never calls it, and the timer would be the most expensive part of that request.
+// Deadline is a [context.WithDeadline] that starts its timer on the first call of Done. A request that is refused from
+// memory never calls it, and the timer would be the most expensive part of that request.
 //
-// The context ends at a given time, with its parent, or when End is called. End must be called. Once the
-// timer runs, all methods are those of the standard context; before that they are the parent's, except
-// that Err also checks the clock. If the parent is the context of a request, the first call of Done also has its
-// connection watched: before it, the context does not end when the client leaves.
+// The context ends at a given time, with its parent, or when End is called. End must be called. Once the timer runs,
+// all methods are those of the standard context; before that they are the parent's, except that Err also checks the
+// clock. If the parent is the context of a request, the first call of Done also has its connection watched: before it,
+// the context does not end when the client leaves.
 type Deadline struct {
 	Parent context.Context
 	At     time.Time

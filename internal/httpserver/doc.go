@@ -6,8 +6,8 @@
 //	answers              10 s for each write, and a bounded buffer in the kernel; [Buffered] for those that are rendered
 //	log                  lines for each second, see [LineLimit]
 //
-// It also spares what net/http does for each request and a rush does not need: see [Deadline], and reader, the one place
-// that relies on how net/http reads a connection.
+// It also spares what net/http does for each request and a rush does not need: see [Deadline], and reader, the one
+// place that relies on how net/http reads a connection.
 //
 // It knows nothing of the service: what is served, and what a client is told, is given to [New].
 package httpserver

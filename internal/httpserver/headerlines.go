@@ -8,8 +8,8 @@ import (
 )
 
 // maxHeaderLines bounds the lines of a request's header, the request line apart. net/http bounds their bytes only, by
-// maxHeaderBytes and 4 kB more: 4,000 lines of five bytes fit into that, and take 0.8 MB in its map. A browser sends about
-// 20 lines.
+// maxHeaderBytes and 4 kB more: 4,000 lines of five bytes fit into that, and take 0.8 MB in its map. A browser sends
+// about 20 lines.
 const maxHeaderLines = 100
 
 const (
@@ -26,8 +26,8 @@ var errHeaderLines error = &net.OpError{Op: "read", Net: "tcp", Err: errors.New(
 
 // headerLines counts the lines of each header that a connection reads. Its zero value is that of a new connection.
 //
-// That a header has ended is known when net/http calls the handler. A blank line says so earlier, but only a parser knows
-// which blank line counts. So a read ends at each blank line, and nothing of a body is taken for a header.
+// That a header has ended is known when net/http calls the handler. A blank line says so earlier, but only a parser
+// knows which blank line counts. So a read ends at each blank line, and nothing of a body is taken for a header.
 type headerLines struct {
 	lines int
 	begun bool // the current line has a character

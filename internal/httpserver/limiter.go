@@ -64,10 +64,10 @@ func (l *Limiter) Leave(client uint64) {
 	}
 }
 
-// clientCounter counts what each client has in progress in constant memory (a count-min sketch): each client
-// has one counter in each of two rows, chosen by hashes that a client cannot predict. A counter that
-// clients share is too high, never too low, so a limit always holds. A client is rejected because of
-// others only if both of its counters are full of theirs: with 100 clients at their limits, one in 27,000.
+// clientCounter counts what each client has in progress in constant memory (a count-min sketch): each client has one
+// counter in each of two rows, chosen by hashes that a client cannot predict. A counter that clients share is too high,
+// never too low, so a limit always holds. A client is rejected because of others only if both of its counters are full
+// of theirs: with 100 clients at their limits, one in 27,000.
 type clientCounter struct {
 	limit int32
 	seeds [2]maphash.Seed
@@ -112,8 +112,8 @@ func (t *clientCounter) leave(key uint64) {
 
 var addressSeed = maphash.MakeSeed()
 
-// ClientAt returns a number for the client at the remote address of a request: for an IPv4 address, or for the /64 prefix of
-// an IPv6 address, since one client usually has a whole /64.
+// ClientAt returns a number for the client at the remote address of a request: for an IPv4 address, or for the /64
+// prefix of an IPv6 address, since one client usually has a whole /64.
 func ClientAt(remote string) uint64 {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

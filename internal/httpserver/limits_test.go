@@ -13,8 +13,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// Connections are limited in all, and for each IPv4 address and each IPv6 /64 except from loopback. One beyond a limit is
-// answered and closed.
+// Connections are limited in all, and for each IPv4 address and each IPv6 /64 except from loopback. One beyond a limit
+// is answered and closed.
 func TestConnectionsAreLimited(t *testing.T) {
 	const refusal = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 	for name, c := range map[string]struct {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Limits on one write to a connection. If a client reads nothing for that long, its connection is closed.
-// net/http's WriteTimeout counts from the request, so it would have to be longer than the longest request,
-// and a client that does not read would hold its connection for as long.
+// Limits on one write to a connection. If a client reads nothing for that long, its connection is closed. net/http's
+// WriteTimeout counts from the request, so it would have to be longer than the longest request, and a client that does
+// not read would hold its connection for as long.
 const (
 	writeTimeout = 10 * time.Second
 	// lastWriteTimeout applies once a stop has begun.
@@ -20,12 +20,13 @@ const (
 )
 
 // sendBuffer bounds what the kernel keeps of the answers that a client does not read, in bytes; Linux allows twice as
-// much. Left to itself, the kernel keeps up to 4 MB for each connection. On a machine with 24 GB, some 400 clients that do
-// not read then take the 1.5 GB from which on the kernel drops segments of other connections, those to Redis among them.
+// much. Left to itself, the kernel keeps up to 4 MB for each connection. On a machine with 24 GB, some 400 clients that
+// do not read then take the 1.5 GB from which on the kernel drops segments of other connections, those to Redis among
+// them.
 const sendBuffer = 64 << 10
 
-// listener keeps the connections within their bounds, sets a deadline for each write on them, see [conn], and bounds their
-// buffers.
+// listener keeps the connections within their bounds, sets a deadline for each write on them, see [conn], and bounds
+// their buffers.
 type listener struct {
 	net.Listener
 	connections *Limiter // may be nil

@@ -18,8 +18,8 @@ import (
 //   - net/http sets the deadline for reads six times for each request. Here it is set when a read begins that
 //     needs another one, or while a read is in progress.
 //
-// A reader knows only what net/http asks of a connection. So it relies on what these functions of net/http/server.go
-// do (Go 1.26). It is the only one that does, and TestNetHTTPReadsAsAssumed fails where they change:
+// A reader knows only what net/http asks of a connection. So it relies on what these functions of net/http/server.go do
+// (Go 1.26). It is the only one that does, and TestNetHTTPReadsAsAssumed fails where they change:
 //
 //	startBackgroundRead  lifts the deadline, and reads one byte in a goroutine of its own
 //	backgroundRead       takes no byte and no error for the end of the read, and does not repeat it
@@ -50,8 +50,8 @@ type reader struct {
 	byteBuf  [1]byte
 }
 
-// watch makes sure that the context of a request ends when its client leaves, from now until endWatch is called. That must
-// be before the handler returns.
+// watch makes sure that the context of a request ends when its client leaves, from now until endWatch is called. That
+// must be before the handler returns.
 func (r *reader) watch() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,8 +102,8 @@ func (r *reader) stopOwnRead() {
 // aLongTimeAgo is a deadline that has passed.
 var aLongTimeAgo = time.Unix(1, 0)
 
-// begin begins a read of net/http's into p. It reports whether that is a background read that ends at once, with err. The
-// lock is held.
+// begin begins a read of net/http's into p. It reports whether that is a background read that ends at once, with err.
+// The lock is held.
 func (r *reader) begin(p []byte) (ended bool, err error) {
 	background := len(p) == 1 && r.wanted.IsZero()
 	r.declined = background && r.watchers == 0

@@ -10,8 +10,8 @@ import (
 // maxRequestID is the longest id that is accepted from a client, in bytes.
 const maxRequestID = 64
 
-// RequestIDs generates request ids from a random prefix and a counter. They are as unique as UUIDs at a
-// tenth of the cost.
+// RequestIDs generates request ids from a random prefix and a counter. They are as unique as UUIDs at a tenth of the
+// cost.
 type RequestIDs struct {
 	prefix string
 	count  atomic.Uint64

@@ -79,8 +79,8 @@ func (s *Server) Serve() error {
 // serveHTTP is in front of the handler.
 //
 // A connection ends with the answer to a body in chunks. One that has Content-Length too, which net/http does not tell,
-// might end elsewhere for a proxy before this server, and what follows it is not to be trusted (RFC 9112, 6.3). In HTTP/1.0
-// there are no chunks, and net/http does not tell of a Transfer-Encoding at all (6.1).
+// might end elsewhere for a proxy before this server, and what follows it is not to be trusted (RFC 9112, 6.3). In
+// HTTP/1.0 there are no chunks, and net/http does not tell of a Transfer-Encoding at all (6.1).
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	s.running.Add(1)
 	defer s.running.Add(-1)

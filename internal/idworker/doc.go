@@ -1,12 +1,10 @@
-// Package idworker mints order ids: positive 63-bit numbers that are unique, however many
-// processes mint them.
+// Package idworker mints order ids: positive 63-bit numbers that are unique, however many processes mint them.
 //
 //	                [Sonyflake]                  [RedisCounter]
 //	an id holds     tick, sequence, machine id   second, count of the day
 //	Redis is asked  to lease a machine id        for every id, one round trip each
 //
-// Use only one of them for a table: their bits are laid out differently, so both could
-// produce the same number.
+// Use only one of them for a table: their bits are laid out differently, so both could produce the same number.
 //
 // # Sonyflake
 //
@@ -14,33 +12,29 @@
 //	 8 bits  sequence: 256 ids per tick
 //	16 bits  machine id
 //
-// An id repeats if the same machine id is used twice in the same tick with the same
-// sequence. By default the library takes the machine id from the low half of the host's
-// private address, so all processes on a host share one. Here each process leases
-// [Config.Machines] machine ids from Redis. Each is good for 25,600 ids a second.
+// An id repeats if the same machine id is used twice in the same tick with the same sequence. By default the library
+// takes the machine id from the low half of the host's private address, so all processes on a host share one. Here each
+// process leases [Config.Machines] machine ids from Redis. Each is good for 25,600 ids a second.
 //
-// Each leased machine id has two keys in Redis: a lease, which names its holder and
-// expires, and a mark. They have separate purposes.
+// Each leased machine id has two keys in Redis: a lease, which names its holder and expires, and a mark. They have
+// separate purposes.
 //
 // The mark makes ids unique. It is a tick, a high-water mark, with two rules:
 //
 //   - A holder mints only in ticks up to the mark that Redis has acknowledged to it.
 //   - A machine id is leased only to a process whose own clock has passed the mark.
 //
-// Acquiring and renewing move the mark ahead, to the tick in which the lease expires. So
-// the ticks of one holder and of the next never overlap, whatever the two clocks show and
-// however late either process is. A holder that was paused between checking its lease and
-// minting an id still mints below the mark, and the next holder mints above it. No timing
-// is involved. The rule judges an id by the tick in it, so it also covers the one tick by
-// which sonyflake runs ahead of the clock when a sequence is used up.
+// Acquiring and renewing move the mark ahead, to the tick in which the lease expires. So the ticks of one holder and of
+// the next never overlap, whatever the two clocks show and however late either process is. A holder that was paused
+// between checking its lease and minting an id still mints below the mark, and the next holder mints above it. No
+// timing is involved. The rule judges an id by the tick in it, so it also covers the one tick by which sonyflake runs
+// ahead of the clock when a sequence is used up.
 //
-// The lease says who may use the machine id now. It spares others a useless attempt, and
-// it bounds how long a dead holder blocks the machine id. It is renewed every
-// [Config.Renewal]. Minting stops with [ErrNoLease] when the lease is found to be expired,
-// deleted or taken over, and at the latest nine tenths of [Config.TTL] after the last
-// successful renewal was sent. Every id is preceded by that check, on the monotonic clock,
-// which runs on while a process is paused. A new machine id is leased in the background,
-// and minting resumes with it.
+// The lease says who may use the machine id now. It spares others a useless attempt, and it bounds how long a dead
+// holder blocks the machine id. It is renewed every [Config.Renewal]. Minting stops with [ErrNoLease] when the lease is
+// found to be expired, deleted or taken over, and at the latest nine tenths of [Config.TTL] after the last successful
+// renewal was sent. Every id is preceded by that check, on the monotonic clock, which runs on while a process is
+// paused. A new machine id is leased in the background, and minting resumes with it.
 //
 // A release moves the mark back to the last tick that was used:
 //
@@ -48,18 +42,16 @@
 //	restart in a tick, on the same machine id  the process waits for the next tick
 //	clock behind the mark                      the process leases another machine id
 //
-// A killed holder leaves its mark ahead. Its machine id is unavailable until the lease has
-// expired and the clock has passed the mark.
+// A killed holder leaves its mark ahead. Its machine id is unavailable until the lease has expired and the clock has
+// passed the mark.
 //
 // # When the clock steps back
 //
-// While a process runs: it waits out a step of up to 100 ms, and still mints the ids that
-// are left of the current tick's 256. After a larger step it releases the machine id,
-// whose mark is now in the future, and leases another one.
+// While a process runs: it waits out a step of up to 100 ms, and still mints the ids that are left of the current
+// tick's 256. After a larger step it releases the machine id, whose mark is now in the future, and leases another one.
 //
-// Across processes: the mark refuses a holder whose clock is behind. A mark is kept for
-// [Config.MarkRetention] after Redis' clock has passed it. A clock that is further behind
-// than that goes unnoticed.
+// Across processes: the mark refuses a holder whose clock is behind. A mark is kept for [Config.MarkRetention] after
+// Redis' clock has passed it. A clock that is further behind than that goes unnoticed.
 //
 // # Not guaranteed
 //
@@ -84,10 +76,9 @@
 //	31 bits  seconds since 2022-01-01 UTC (68 years)
 //	32 bits  the count of the day, from 1
 //
-// The count has one key per UTC day, such as icr:order:2026:11:21. In many systems these
-// keys stay for ever, one more each day; here a key expires two days after its first
-// count. Second and day come from one reading of the clock, so a second always belongs to
-// one counter. A counter never returns a count twice while its key exists, so clocks that
+// The count has one key per UTC day, such as icr:order:2026:11:21. In many systems these keys stay for ever, one more
+// each day; here a key expires two days after its first count. Second and day come from one reading of the clock, so a
+// second always belongs to one counter. A counter never returns a count twice while its key exists, so clocks that
 // differ or step back repeat no id.
 //
 // Not guaranteed, besides order between processes whose clocks differ:

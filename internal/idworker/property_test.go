@@ -43,9 +43,8 @@ func drawStep(t *rapid.T) step {
 	return s
 }
 
-// Three processes share four machine ids. Their clocks differ and jump, leases are deleted
-// and taken over, processes stop and freeze, the registry fails and recovers. No id is
-// ever minted twice.
+// Three processes share four machine ids. Their clocks differ and jump, leases are deleted and taken over, processes
+// stop and freeze, the registry fails and recovers. No id is ever minted twice.
 func TestIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.Custom(drawStep), 1, 60).Draw(rt, "steps")
@@ -120,9 +119,8 @@ func (p *process) close(t *testing.T) {
 	}
 }
 
-// freeze ends the background work of a process and lets it mint without checking the end
-// of its lease. That is a process that is paused right after the check, between two
-// instructions. The marks alone must keep its ids unique.
+// freeze ends the background work of a process and lets it mint without checking the end of its lease. That is a
+// process that is paused right after the check, between two instructions. The marks alone must keep its ids unique.
 func (p *process) freeze() {
 	if p.ids == nil {
 		return

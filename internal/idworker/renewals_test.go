@@ -11,7 +11,8 @@ import (
 	"seckill/internal/simulate"
 )
 
-// A server that refuses the renewals is asked again and again. The log says once that it refuses, and once that it is over.
+// A server that refuses the renewals is asked again and again. The log says once that it refuses, and once that it is
+// over.
 func TestFailingRenewalsAreLoggedOnce(t *testing.T) {
 	var log strings.Builder // only read while every goroutine waits
 	inBubble(t, Config{Machines: 4, Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, b *testSonyflake) {

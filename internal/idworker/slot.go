@@ -73,8 +73,8 @@ func (s *slot) pause(err error) time.Duration {
 	return s.cfg.Retry
 }
 
-// keepLeased renews the lease until it is lost, the clock no longer fits the machine id,
-// or ctx ends, and returns the reason.
+// keepLeased renews the lease until it is lost, the clock no longer fits the machine id, or ctx ends, and returns the
+// reason.
 func (s *slot) keepLeased(ctx context.Context, g *generator) error {
 	due, renewNow := s.cfg.Renewal, g.renewNow
 	for {
@@ -158,8 +158,7 @@ func (s *slot) cause() error {
 	return errors.New("idworker: none leased yet")
 }
 
-// release releases the machine id. It must not be called before run has returned, and may
-// be repeated.
+// release releases the machine id. It must not be called before run has returned, and may be repeated.
 func (s *slot) release(ctx context.Context) error {
 	g := s.generator.Load()
 	if g == nil {

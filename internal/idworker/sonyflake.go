@@ -13,26 +13,23 @@ import (
 	"seckill/internal/order"
 )
 
-// ErrNoLease means that no machine id is leased, so no id can be minted. A background
-// goroutine keeps trying to lease one. Compare with errors.Is.
+// ErrNoLease means that no machine id is leased, so no id can be minted. A background goroutine keeps trying to lease
+// one. Compare with errors.Is.
 var ErrNoLease = errors.New("idworker: no machine id leased")
 
 // NoLeaseError is an [ErrNoLease] with its cause. It is an [order.ErrUnavailable], too.
 type NoLeaseError struct {
-	// Cause is why there is no lease. It is not unwrapped: a time-out in the background
-	// is not the caller's time-out.
+	// Cause is why there is no lease. It is not unwrapped: a time-out in the background is not the caller's time-out.
 	Cause error
 }
 
 // Error implements error.
 func (e *NoLeaseError) Error() string { return fmt.Sprintf("%v: %v", ErrNoLease, e.Cause) }
 
-// Unwrap makes errors.Is(err, ErrNoLease) and errors.Is(err, order.ErrUnavailable)
-// true.
+// Unwrap makes errors.Is(err, ErrNoLease) and errors.Is(err, order.ErrUnavailable) true.
 func (e *NoLeaseError) Unwrap() []error { return []error{ErrNoLease, order.ErrUnavailable} }
 
-// Sonyflake mints ids from the clock and leased machine ids. It is safe for use by
-// several goroutines.
+// Sonyflake mints ids from the clock and leased machine ids. It is safe for use by several goroutines.
 type Sonyflake struct {
 	slots []*slot
 	next  atomic.Uint64 // round robin over the slots
@@ -43,12 +40,11 @@ type Sonyflake struct {
 
 var _ order.IDs = (*Sonyflake)(nil)
 
-// NewSonyflake leases one machine id, and the others in the background, and keeps them
-// leased until Close. While none is free it waits until ctx ends. Its errors are
-// [*NoLeaseError] if Redis does not answer, and [ErrInvalid] if cfg is not valid.
+// NewSonyflake leases one machine id, and the others in the background, and keeps them leased until Close. While none
+// is free it waits until ctx ends. Its errors are [*NoLeaseError] if Redis does not answer, and [ErrInvalid] if cfg is
+// not valid.
 //
-// client, for example a [redis.UniversalClient], should have a PoolSize above
-// cfg.Machines and short time-outs.
+// client, for example a [redis.UniversalClient], should have a PoolSize above cfg.Machines and short time-outs.
 func NewSonyflake(ctx context.Context, client redis.Scripter, cfg Config) (*Sonyflake, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -97,9 +93,9 @@ func (s *Sonyflake) leaseFirst(ctx context.Context) error {
 	}
 }
 
-// NextID mints a positive, unique id. It waits for the next tick of 10 ms if the ids of
-// this one are used up, and for up to 100 ms if the clock stepped back, but no longer than
-// ctx lasts. While no machine id is leased it returns a [*NoLeaseError] at once.
+// NextID mints a positive, unique id. It waits for the next tick of 10 ms if the ids of this one are used up, and for
+// up to 100 ms if the clock stepped back, but no longer than ctx lasts. While no machine id is leased it returns a
+// [*NoLeaseError] at once.
 func (s *Sonyflake) NextID(ctx context.Context) (int64, error) {
 	for {
 		id, wait, err := s.mint()
@@ -136,8 +132,7 @@ func (s *Sonyflake) mint() (id int64, wait time.Duration, err error) {
 	return 0, 0, &NoLeaseError{Cause: cause}
 }
 
-// Ready returns nil while ids can be minted, else a [*NoLeaseError]. It makes no call to
-// Redis.
+// Ready returns nil while ids can be minted, else a [*NoLeaseError]. It makes no call to Redis.
 func (s *Sonyflake) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -151,8 +146,8 @@ func (s *Sonyflake) Ready(ctx context.Context) error {
 	return &NoLeaseError{Cause: cause}
 }
 
-// Close stops the minting and releases the machine ids. The lease of a machine id that
-// was not released before ctx ended expires. Close may be repeated.
+// Close stops the minting and releases the machine ids. The lease of a machine id that was not released before ctx
+// ended expires. Close may be repeated.
 func (s *Sonyflake) Close(ctx context.Context) error {
 	s.stop()
 	select {

@@ -341,8 +341,7 @@ func TestNextRefusesAnIDThatIsNotAfterTheLast(t *testing.T) {
 	})
 }
 
-// With a GracePeriod, a Redis that lost its data leases nothing until all former holders
-// have stopped.
+// With a GracePeriod, a Redis that lost its data leases nothing until all former holders have stopped.
 func TestGracePeriod(t *testing.T) {
 	cfg := Config{Machines: 1, FirstMachine: 7, LastMachine: 8, TTL: 2 * time.Second, GracePeriod: 2 * time.Second}
 	inBubble(t, cfg, func(t *testing.T, former *testSonyflake) {

@@ -124,8 +124,8 @@ func TestSwapSaysWithWhat(t *testing.T) {
 	}
 }
 
-// A run without a verdict is repeated where the machine was late, and nowhere else. A verdict stands; that it is unexpected
-// and that the machine was late is said together.
+// A run without a verdict is repeated where the machine was late, and nowhere else. A verdict stands; that it is
+// unexpected and that the machine was late is said together.
 func TestLateMachine(t *testing.T) {
 	const late, inTime = 250 * time.Millisecond, time.Millisecond
 	for name, c := range map[string]struct {
@@ -179,8 +179,8 @@ func TestNoServiceIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A run that holds because the situation did not arise is repeated, and comes to no verdict if it never does. A run that
-// breaks needs no situation, and with other numbers it need not arise.
+// A run that holds because the situation did not arise is repeated, and comes to no verdict if it never does. A run
+// that breaks needs no situation, and with other numbers it need not arise.
 func TestSituationThatDidNotArise(t *testing.T) {
 	for name, c := range map[string]struct {
 		misses, attempts int

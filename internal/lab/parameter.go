@@ -27,8 +27,7 @@ type Parameter struct {
 	has func(Setup) bool // nil: every setup has it
 }
 
-// ParameterError means that an experiment has no such parameter, or that a value is out of its
-// bounds.
+// ParameterError means that an experiment has no such parameter, or that a value is out of its bounds.
 type ParameterError struct {
 	Experiment string
 	Reason     i18n.Text
@@ -122,8 +121,8 @@ func (e *Experiment) Changeable() []Parameter {
 	return slices.DeleteFunc(slices.Clone(e.Parameters), func(p Parameter) bool { return !p.in(e.Setup) })
 }
 
-// With returns the experiment with other values of its parameters, by name, or a
-// [ParameterError] with what can be changed.
+// With returns the experiment with other values of its parameters, by name, or a [ParameterError] with what can be
+// changed.
 func (e *Experiment) With(values map[string]string) (*Experiment, error) {
 	changed := *e
 	changed.Setup.Policy.Faults = slices.Clone(e.Setup.Policy.Faults)

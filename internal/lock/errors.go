@@ -35,13 +35,11 @@ type NotAcquiredError struct {
 	Key string
 	// Holder holds the key; empty where the mechanism does not know it.
 	Holder Owner
-	// TTL is how long the holder's lease still runs: 0 where unknown, [NoExpiry] where
-	// it has no end.
+	// TTL is how long the holder's lease still runs: 0 where unknown, [NoExpiry] where it has no end.
 	TTL time.Duration
 }
 
-// Error names the key and, where they are known, the holder and the time left of its
-// lease.
+// Error names the key and, where they are known, the holder and the time left of its lease.
 func (e *NotAcquiredError) Error() string {
 	text := fmt.Sprintf("%v: %q", ErrNotAcquired, e.Key)
 	if e.Holder != "" {

@@ -11,8 +11,8 @@ import (
 	"seckill/internal/lock/local"
 )
 
-// Options.Wait limits the wait for a key that is taken. The errors tell whether the limit
-// passed or the context ended. The context of a lease says why it ended.
+// Options.Wait limits the wait for a key that is taken. The errors tell whether the limit passed or the context ended.
+// The context of a lease says why it ended.
 func Example() {
 	ctx := context.Background()
 	locks := local.New()
@@ -46,10 +46,9 @@ func Example() {
 	// released again: lock: not held
 }
 
-// The holder of a key is an owner in the context and not a goroutine: it may move to another
-// goroutine or another process. Acquiring again as the same owner is re-entry with reentrant,
-// fair, rw and fenced. The mechanism here has no re-entry, and its refusal names the owner
-// itself.
+// The holder of a key is an owner in the context and not a goroutine: it may move to another goroutine or another
+// process. Acquiring again as the same owner is re-entry with reentrant, fair, rw and fenced. The mechanism here has no
+// re-entry, and its refusal names the owner itself.
 func ExampleWithOwner() {
 	ctx := lock.WithOwner(context.Background(), "order-42")
 	locks := local.New()
@@ -69,9 +68,8 @@ func ExampleWithOwner() {
 	// <nil>
 }
 
-// Acquire blocks until the lock is granted or the wait ends. A goroutine and a channel make
-// room for other work meanwhile. To give up, cancel ctx: a lease that nobody receives is
-// released.
+// Acquire blocks until the lock is granted or the wait ends. A goroutine and a channel make room for other work
+// meanwhile. To give up, cancel ctx: a lease that nobody receives is released.
 func Example_background() {
 	ctx, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
@@ -105,8 +103,8 @@ func Example_background() {
 	// report <nil>
 }
 
-// Observe reports the events that metrics are made of: how long acquisitions wait, how long
-// leases are held, and why they are refused or lost.
+// Observe reports the events that metrics are made of: how long acquisitions wait, how long leases are held, and why
+// they are refused or lost.
 func ExampleObserve() {
 	ctx := context.Background()
 	locks := lock.Observe(local.New(), lock.Observer{
@@ -131,8 +129,7 @@ func ExampleObserve() {
 	// released: <nil>
 }
 
-// Extend makes a fixed lease end at another time, counted from now. In this example a
-// function stands in for the store.
+// Extend makes a fixed lease end at another time, counted from now. In this example a function stands in for the store.
 func ExampleLease_extend() {
 	ctx := context.Background()
 	begun := time.Now()

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// This file is for the laboratory: it injects faults into mechanisms and into the order
-// flow. It is not part of the contract that a user of a lock, or the author of a new
-// mechanism, has to know.
+// This file is for the laboratory: it injects faults into mechanisms and into the order flow. It is not part of the
+// contract that a user of a lock, or the author of a new mechanism, has to know.
 
-// WithFaults returns a context under which acquisitions, and the releases of their
-// leases, carry out plan at the points that they pass. A nil plan changes nothing.
+// WithFaults returns a context under which acquisitions, and the releases of their leases, carry out plan at the points
+// that they pass. A nil plan changes nothing.
 func WithFaults(ctx context.Context, plan *Faults) context.Context {
 	if plan == nil {
 		return ctx
@@ -31,11 +30,9 @@ func FaultsFrom(ctx context.Context) *Faults {
 	return plan
 }
 
-// Abandoner is a [Lease] whose holder can be made to die in an experiment. Every lease
-// of this project is one.
+// Abandoner is a [Lease] whose holder can be made to die in an experiment. Every lease of this project is one.
 type Abandoner interface {
-	// Abandon leaves the lock as a holder that died does: from here on nothing is
-	// renewed, and nothing is released.
+	// Abandon leaves the lock as a holder that died does: from here on nothing is renewed, and nothing is released.
 	Abandon()
 }
 
@@ -132,8 +129,8 @@ type Faults struct {
 	random func() float64
 }
 
-// NewFaults returns a plan, or nil for no faults. random returns numbers in [0, 1) and
-// decides on probabilities; nil stands for the runtime's own generator.
+// NewFaults returns a plan, or nil for no faults. random returns numbers in [0, 1) and decides on probabilities; nil
+// stands for the runtime's own generator.
 func NewFaults(faults []Fault, random func() float64) (*Faults, error) {
 	if len(faults) == 0 {
 		return nil, nil
@@ -151,8 +148,8 @@ func NewFaults(faults []Fault, random func() float64) (*Faults, error) {
 	return p, nil
 }
 
-// Pass is called where the code passes a point. It returns nil, [ErrInjected],
-// [ErrAbandoned] or, where ctx ended during a pause, the error of ctx.
+// Pass is called where the code passes a point. It returns nil, [ErrInjected], [ErrAbandoned] or, where ctx ended
+// during a pause, the error of ctx.
 func (p *Faults) Pass(ctx context.Context, at Point) error {
 	if p == nil {
 		return nil
@@ -168,8 +165,8 @@ func (p *Faults) Pass(ctx context.Context, at Point) error {
 	return nil
 }
 
-// PassUninterrupted is Pass for a fault that stands for a stopped process: a pause lasts
-// its whole length, whatever becomes of ctx.
+// PassUninterrupted is Pass for a fault that stands for a stopped process: a pause lasts its whole length, whatever
+// becomes of ctx.
 func (p *Faults) PassUninterrupted(ctx context.Context, at Point) error {
 	if p == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Observer receives the events that metrics are made of. Its functions are called
-// by the goroutine that acquires or releases and must not block; any may be nil.
+// Observer receives the events that metrics are made of. Its functions are called by the goroutine that acquires or
+// releases and must not block; any may be nil.
 type Observer struct {
 	// Acquired: a lease was granted after waited.
 	Acquired func(waited time.Duration)
@@ -18,8 +18,8 @@ type Observer struct {
 	Refused func(waited time.Duration, err error)
 	// Released: a release ended with err (nil: the key was given back) after held.
 	Released func(held time.Duration, err error)
-	// Lost: a lease ended before its release, because of cause. It is called once per
-	// lease: when the holder is told, else at the release that finds out.
+	// Lost: a lease ended before its release, because of cause. It is called once per lease: when the holder is told,
+	// else at the release that finds out.
 	Lost func(cause error)
 }
 

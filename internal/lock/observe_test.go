@@ -13,8 +13,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// granting is a locker that grants every acquisition after a second. A test sets the errors of
-// the acquisition and of the release.
+// granting is a locker that grants every acquisition after a second. A test sets the errors of the acquisition and of
+// the release.
 type granting struct {
 	err, release error
 	leases       []*lock.Held

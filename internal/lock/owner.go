@@ -7,13 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// Owner identifies a holder across processes. Two acquisitions are by the same
-// holder if and only if their owners are equal.
+// Owner identifies a holder across processes. Two acquisitions are by the same holder if and only if their owners are
+// equal.
 type Owner string
 
-// Owners creates owners that are unique across processes: a random prefix and a
-// counter. It is the "UUID plus thread id" of the classic recipe; the counter replaces
-// the thread id because goroutines have none.
+// Owners creates owners that are unique across processes: a random prefix and a counter. It is the "UUID plus thread
+// id" of the classic recipe; the counter replaces the thread id because goroutines have none.
 type Owners struct {
 	prefix string
 	count  atomic.Uint64
@@ -37,8 +36,8 @@ func (o *Owners) From(ctx context.Context) Owner {
 
 type ownerKey struct{}
 
-// WithOwner returns a context under which owner acquires. A second acquisition of the
-// same key is then re-entry, where the mechanism supports it.
+// WithOwner returns a context under which owner acquires. A second acquisition of the same key is then re-entry, where
+// the mechanism supports it.
 func WithOwner(ctx context.Context, owner Owner) context.Context {
 	return context.WithValue(ctx, ownerKey{}, owner)
 }

@@ -15,14 +15,12 @@ type Polling struct {
 	Jitter func(n time.Duration) time.Duration
 }
 
-// DefaultPollEvery is a compromise: a shorter interval costs commands, a longer one
-// waiting time.
+// DefaultPollEvery is a compromise: a shorter interval costs commands, a longer one waiting time.
 const DefaultPollEvery = 10 * time.Millisecond
 
-// Acquire calls try until it succeeds, fails with an error other than
-// [ErrNotAcquired], ctx ends, or wait has passed. With a wait of 0 it tries once. Random
-// jitter of up to half the interval to either side spreads the attempts of waiters that
-// started together.
+// Acquire calls try until it succeeds, fails with an error other than [ErrNotAcquired], ctx ends, or wait has passed.
+// With a wait of 0 it tries once. Random jitter of up to half the interval to either side spreads the attempts of
+// waiters that started together.
 func (p Polling) Acquire(
 	ctx context.Context, wait time.Duration, try func(context.Context) (Lease, error),
 ) (Lease, error) {

@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// Registry holds the lockers that this process can use, by mechanism name. It does not
-// change after [NewRegistry].
+// Registry holds the lockers that this process can use, by mechanism name. It does not change after [NewRegistry].
 type Registry struct {
 	lockers map[string]Locker
 }
 
-// NewRegistry returns a registry of lockers. A name that is not in the catalogue is
-// [ErrUnknown], a nil locker [ErrInvalid].
+// NewRegistry returns a registry of lockers. A name that is not in the catalogue is [ErrUnknown], a nil locker
+// [ErrInvalid].
 func NewRegistry(lockers map[string]Locker) (*Registry, error) {
 	r := &Registry{lockers: make(map[string]Locker, len(lockers))}
 	for name, l := range lockers {
@@ -27,8 +26,8 @@ func NewRegistry(lockers map[string]Locker) (*Registry, error) {
 	return r, nil
 }
 
-// Locker returns the locker of a mechanism: [ErrUnknown] when the catalogue does not
-// have it, [ErrNotConfigured] when this process has no server for it.
+// Locker returns the locker of a mechanism: [ErrUnknown] when the catalogue does not have it, [ErrNotConfigured] when
+// this process has no server for it.
 func (r *Registry) Locker(name string) (Locker, error) {
 	if l, ok := r.lockers[name]; ok {
 		return l, nil

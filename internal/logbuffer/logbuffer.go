@@ -80,7 +80,8 @@ func (w *Writer) Dropped() int64 {
 	return w.lost
 }
 
-// Close writes what is left, and returns an error if that fails or takes more than two seconds: the reader takes nothing.
+// Close writes what is left, and returns an error if that fails or takes more than two seconds: the reader takes
+// nothing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	first := !w.closed

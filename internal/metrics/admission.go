@@ -1,5 +1,5 @@
-// Package metrics reports to Prometheus what locks, admission and fulfilment observe. Label values come from
-// closed lists.
+// Package metrics reports to Prometheus what locks, admission and fulfilment observe. Label values come from closed
+// lists.
 package metrics
 
 import (

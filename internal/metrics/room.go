@@ -8,8 +8,8 @@ import (
 	"seckill/internal/room"
 )
 
-// Rooms are the metrics of the waiting rooms that this instance has open. What is counted is the same at every instance,
-// so a dashboard takes the largest.
+// Rooms are the metrics of the waiting rooms that this instance has open. What is counted is the same at every
+// instance, so a dashboard takes the largest.
 type Rooms struct {
 	figures func(most int) []room.Figures
 	gauges  []roomGauge

@@ -128,8 +128,7 @@ func TestGateDecidesAdmission(t *testing.T) {
 	}
 }
 
-// A refusal that memory knows does not reach the gate. Close to the ends of the window the gate's clock
-// decides.
+// A refusal that memory knows does not reach the gate. Close to the ends of the window the gate's clock decides.
 func TestAdmissionRefusesFromMemory(t *testing.T) {
 	const slack = time.Second
 	for _, tc := range []struct {
@@ -300,8 +299,8 @@ func TestRepetitionUnderAKey(t *testing.T) {
 	fail.Unless(t, fail.Of(s.Place(t.Context(), req)), order.ErrUnavailable, "an order that is gone")
 }
 
-// A refusal that was not asked of Redis does not know the user's order. It is looked for at the gate, and then in
-// the database, which has it when the gate has forgotten the voucher.
+// A refusal that was not asked of Redis does not know the user's order. It is looked for at the gate, and then in the
+// database, which has it when the gate has forgotten the voucher.
 func TestRefusalUnderAKeyFindsTheOrder(t *testing.T) {
 	req := order.Request{VoucherID: 7, UserID: 42, Key: 5}
 	refuse := map[string]func(s *admissionFixture, refusal error){

@@ -24,8 +24,8 @@ func (l *stepLog) add(format string, args ...any) {
 	l.all = append(l.all, fmt.Sprintf(format, args...))
 }
 
-// fakeStore is an order.Store that holds one voucher's row, with READ COMMITTED
-// reads and writes that become visible at the commit.
+// fakeStore is an order.Store that holds one voucher's row, with READ COMMITTED reads and writes that become visible at
+// the commit.
 type fakeStore struct {
 	*stepLog
 	stock      int64

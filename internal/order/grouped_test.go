@@ -9,8 +9,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Under grouped the store has the transaction. It is told by which revision of the voucher the order was decided, and until
-// when it is to be paid.
+// Under grouped the store has the transaction. It is told by which revision of the voucher the order was decided, and
+// until when it is to be paid.
 func TestGroupedOrder(t *testing.T) {
 	s := newFixture(t, func(p *voucher.Policy) { p.Stock = voucher.StockGrouped })
 	s.vouchers.v.PayWithin, s.vouchers.v.PriceCents = time.Minute, 100

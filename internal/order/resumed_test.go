@@ -61,8 +61,8 @@ func TestResumedOrderWhoseIDBelongsToAnother(t *testing.T) {
 	}
 }
 
-// The earlier attempt commits after the query for its order: before the voucher is loaded, which then cannot be bought any
-// more, or before the writes of the attempt that resumes it.
+// The earlier attempt commits after the query for its order: before the voucher is loaded, which then cannot be bought
+// any more, or before the writes of the attempt that resumes it.
 func TestResumedOrderMeetsTheEarlierAttempt(t *testing.T) {
 	soldOut := func(s *fixture) { s.store.stock = 0 }
 	known := func(s *fixture) { s.vouchers.v.Stock = 0 }

@@ -220,8 +220,8 @@ func TestUnknownOutcomeOfACommitIsResolved(t *testing.T) {
 	})
 }
 
-// Suppose that a database reports a collision, although the transaction commits. Whatever the repetition meets, its own order or
-// the stock that it has taken, the buyer is told of the order.
+// Suppose that a database reports a collision, although the transaction commits. Whatever the repetition meets, its own
+// order or the stock that it has taken, the buyer is told of the order.
 func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
 	for name, policy := range map[string]func(*voucher.Policy){
 		"the unique index refuses it": nil,
@@ -243,7 +243,8 @@ func TestRepetitionMeetsItsOwnOrder(t *testing.T) {
 	}
 }
 
-// The service tells a user of an order only if the user has one. The row in the way may have been rolled back since, or be somebody else's.
+// The service tells a user of an order only if the user has one. The row in the way may have been rolled back since, or
+// be somebody else's.
 func TestNobodyIsToldOfAnOrderThatDoesNotExist(t *testing.T) {
 	for name, set := range map[string]func(*fakeStore){
 		"the row is gone":                  func(m *fakeStore) { m.phantom = true },
@@ -316,8 +317,8 @@ func TestSeededFaultHitsTheSameBuyers(t *testing.T) {
 	}
 }
 
-// An order that was decided by what an administrator has changed meanwhile is decided again, by what the voucher is now. If
-// the new revision cannot be had, nothing was sold, and the buyer tries again.
+// An order that was decided by what an administrator has changed meanwhile is decided again, by what the voucher is
+// now. If the new revision cannot be had, nothing was sold, and the buyer tries again.
 func TestOrderWhileTheVoucherIsChanged(t *testing.T) {
 	for name, test := range map[string]struct {
 		now  func(v voucher.Voucher) voucher.Voucher

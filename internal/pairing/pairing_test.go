@@ -132,8 +132,8 @@ func (i *instance) want(t *testing.T, what string, generation int64, paired bool
 }
 
 // Two instances with one database have two Redis servers, as in a rolling restart to a new address. The second one is
-// refused, and names both stores, for as long as the first one runs. After a clean stop of it the second one goes on; after
-// any other, an operator decides.
+// refused, and names both stores, for as long as the first one runs. After a clean stop of it the second one goes on;
+// after any other, an operator decides.
 func TestTwoRedisWithOneDatabase(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -212,8 +212,9 @@ func TestYoungCopyOfTheDatabase(t *testing.T) {
 	}
 }
 
-// Redis restarts empty on the same address, or is rolled back, while instances run, or after all of them have died. So is
-// the database by a failover to an older copy, or a restore. They are a pair again by themselves, in a new generation.
+// Redis restarts empty on the same address, or is rolled back, while instances run, or after all of them have died. So
+// is the database by a failover to an older copy, or a restore. They are a pair again by themselves, in a new
+// generation.
 func TestStoreIsOlder(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		for name, lose := range map[string]func(db, redis *store, older, olderRedis Record){
@@ -270,8 +271,8 @@ func TestRedisTakesNoWrites(t *testing.T) {
 	})
 }
 
-// The database is away for minutes: the instances stay paired. If Redis is taken over meanwhile by instances with another
-// database, they are not any more.
+// The database is away for minutes: the instances stay paired. If Redis is taken over meanwhile by instances with
+// another database, they are not any more.
 func TestDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, redis := &store{}, &store{}

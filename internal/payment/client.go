@@ -19,8 +19,8 @@ var (
 	ErrRefused = errors.New("payment: refused by the provider")
 	// ErrNotFound: the provider does not know the payment.
 	ErrNotFound = errors.New("payment: not known to the provider")
-	// ErrUnavailable: it is not known whether the provider did what it was asked. The call is to be repeated under
-	// the same key.
+	// ErrUnavailable: it is not known whether the provider did what it was asked. The call is to be repeated under the
+	// same key.
 	ErrUnavailable = errors.New("payment: no usable answer of the provider")
 )
 
@@ -197,9 +197,9 @@ func (c *Client) call(ctx context.Context, method string, address *url.URL, key 
 	return nil
 }
 
-// failure returns the error of an answer that is not a success. Only a closed list of statuses says that nothing
-// was done and that a repetition has no other answer. 401 and 403 are not among them: an API key that has expired
-// must not turn what is owed into what is refused.
+// failure returns the error of an answer that is not a success. Only a closed list of statuses says that nothing was
+// done and that a repetition has no other answer. 401 and 403 are not among them: an API key that has expired must not
+// turn what is owed into what is refused.
 func failure(status int, body []byte) error {
 	var p Problem
 	_ = Unmarshal(body, &p) // the status decides; a proxy's page is no JSON

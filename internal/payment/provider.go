@@ -46,8 +46,8 @@ func (p *Provider) Refund(ctx context.Context, r order.RefundRequest) error {
 	return nil
 }
 
-// receipt returns the receipt of a payment that was paid. Money in another currency than ours, or with a reference
-// that is none of ours, belongs to no order.
+// receipt returns the receipt of a payment that was paid. Money in another currency than ours, or with a reference that
+// is none of ours, belongs to no order.
 func (p *Provider) receipt(now Payment) order.Receipt {
 	r := order.Receipt{PaymentID: now.ID, AmountCents: now.AmountCents}
 	if now.PaidAt != nil {

@@ -17,8 +17,8 @@ const (
 	// batch is how many are read at once, parallel how many calls of the provider run at once.
 	batch    = 100
 	parallel = 8
-	// claimFor is the time that a process has for a look-up before another one may do it: longer than a call may
-	// take. So long the look-ups wait that a process was about to make when it was killed.
+	// claimFor is the time that a process has for a look-up before another one may do it: longer than a call may take.
+	// So long the look-ups wait that a process was about to make when it was killed.
 	claimFor = 15 * time.Second
 	// countEvery is how often the money that belongs to no order is counted.
 	countEvery = 10 * time.Second
@@ -26,9 +26,9 @@ const (
 
 // Run carries out refunds and looks payments up until ctx ends. Every process runs it.
 //
-// The rows of refunds that are due are the outbox of calls: a row is there before its call is made, and goes once
-// the provider has confirmed it. A process that dies in between leaves the row, and the call is repeated under the
-// same key. Two processes may make the same call at the same time; the key makes one refund of them.
+// The rows of refunds that are due are the outbox of calls: a row is there before its call is made, and goes once the
+// provider has confirmed it. A process that dies in between leaves the row, and the call is repeated under the same
+// key. Two processes may make the same call at the same time; the key makes one refund of them.
 func (s *Settlements) Run(ctx context.Context) {
 	counted := time.Time{}
 	failing := false

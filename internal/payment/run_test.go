@@ -35,8 +35,8 @@ func (d *dueRefunds) DueRefunds(_ context.Context, after string, limit int) (due
 func (d *dueRefunds) Refund(error) {}
 func (d *dueRefunds) Due(n int)    { d.count = n }
 
-// While the provider fails, a process remembers a bounded number of refunds, whose pauses double up to a minute, and tries
-// the others together once a minute. None is starved, and what is no longer due is forgotten.
+// While the provider fails, a process remembers a bounded number of refunds, whose pauses double up to a minute, and
+// tries the others together once a minute. None is starved, and what is no longer due is forgotten.
 func TestRetriesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

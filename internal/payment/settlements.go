@@ -25,8 +25,8 @@ type Store interface {
 	UnmatchedPayments(ctx context.Context) (payments, cents int64, err error)
 	// DueLookups lists up to limit payments that are to be looked up now, the longest due first.
 	DueLookups(ctx context.Context, now time.Time, limit int) ([]order.Lookup, error)
-	// PostponeLookup makes a look-up due at another time, the zero time for never, and reports whether it was still
-	// due when it was before.
+	// PostponeLookup makes a look-up due at another time, the zero time for never, and reports whether it was still due
+	// when it was before.
 	PostponeLookup(ctx context.Context, one order.Lookup, until time.Time) (bool, error)
 }
 
@@ -54,8 +54,8 @@ type SettlementsConfig struct {
 	Log       *slog.Logger
 }
 
-// Settlements bring what the provider knows to the orders, and the refunds of the orders to the provider. Any number
-// of processes may do so at the same time.
+// Settlements bring what the provider knows to the orders, and the refunds of the orders to the provider. Any number of
+// processes may do so at the same time.
 type Settlements struct {
 	SettlementsConfig
 	retries retries
@@ -69,8 +69,8 @@ func NewSettlements(c SettlementsConfig) (*Settlements, error) {
 	return &Settlements{SettlementsConfig: c, retries: newRetries(maxRetries)}, nil
 }
 
-// CheckHeader returns an [ErrForged] if the headers alone show that Receive will not accept a webhook. Its body need not be
-// read then.
+// CheckHeader returns an [ErrForged] if the headers alone show that Receive will not accept a webhook. Its body need
+// not be read then.
 func (s *Settlements) CheckHeader(header http.Header) error {
 	err := CheckHeader(header)
 	if err != nil {
@@ -79,8 +79,8 @@ func (s *Settlements) CheckHeader(header http.Header) error {
 	return err
 }
 
-// Receive takes a webhook. After nil the provider may forget it; after an error it has to send it again. The errors
-// are [ErrForged], [ErrStale], [ErrMalformed] and those of package order.
+// Receive takes a webhook. After nil the provider may forget it; after an error it has to send it again. The errors are
+// [ErrForged], [ErrStale], [ErrMalformed] and those of package order.
 //
 // Two facts are taken from an event, whatever its type: whether the payment was paid, and whether all of it was given
 // back. Both stay true, so an event that comes twice, late or before an earlier one does no harm.

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Unmarshal is [json.Unmarshal] into a struct of this package. The names of members are compared exactly: json.Unmarshal
-// alone would take Status, STATUS and \u017ftatus for status, whichever comes last. All names of this package consist of
-// lower-case letters and underscores.
+// Unmarshal is [json.Unmarshal] into a struct of this package. The names of members are compared exactly:
+// json.Unmarshal alone would take Status, STATUS and \u017ftatus for status, whichever comes last. All names of this
+// package consist of lower-case letters and underscores.
 func Unmarshal(text []byte, into any) error {
 	if !json.Valid(text) {
 		return json.Unmarshal(text, into) // which says what is wrong

@@ -104,8 +104,8 @@ func (w *Webhooks) Sign(header http.Header, id string, at time.Time, body []byte
 }
 
 // Verify returns the id of a webhook, or [ErrForged] or [ErrStale]. A timestamp may be 5 minutes off in either
-// direction. A webhook that was recorded and sent again within that time is accepted, like an event that the
-// provider sends twice: its payment's id tells, see [Settlements.Receive].
+// direction. A webhook that was recorded and sent again within that time is accepted, like an event that the provider
+// sends twice: its payment's id tells, see [Settlements.Receive].
 func (w *Webhooks) Verify(header http.Header, body []byte) (id string, err error) {
 	if err := CheckHeader(header); err != nil {
 		return "", err
@@ -124,8 +124,8 @@ func (w *Webhooks) Verify(header http.Header, body []byte) (id string, err error
 	return "", fmt.Errorf("%w: no signature matches", ErrForged)
 }
 
-// CheckHeader returns an [ErrForged] if the headers of a webhook alone show that [Webhooks.Verify] will not accept it: one
-// is missing or malformed. It says nothing about the time.
+// CheckHeader returns an [ErrForged] if the headers of a webhook alone show that [Webhooks.Verify] will not accept it:
+// one is missing or malformed. It says nothing about the time.
 func CheckHeader(header http.Header) error {
 	for _, name := range []string{HeaderID, HeaderTimestamp, HeaderSignature} {
 		if n := len(header.Values(name)); n != 1 {
@@ -154,8 +154,8 @@ func validSignature(signature string) bool {
 	return known && err == nil && len(decoded) == sha256.Size
 }
 
-// validID reports whether an id has the characters that the providers' ids have. The dot is not one of them:
-// in the signed text it separates id, timestamp and body, so an id with a dot would allow two readings of one signature.
+// validID reports whether an id has the characters that the providers' ids have. The dot is not one of them: in the
+// signed text it separates id, timestamp and body, so an id with a dot would allow two readings of one signature.
 func validID(id string) bool {
 	if id == "" || len(id) > maxID {
 		return false

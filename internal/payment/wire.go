@@ -119,8 +119,8 @@ func (p Payment) Check() error {
 	return nil
 }
 
-// checkPage returns an [ErrMalformed] unless the address can be stored and a browser opens it as a page: the buyer is sent
-// there. It matters for a payment that is created, and not for one that was paid.
+// checkPage returns an [ErrMalformed] unless the address can be stored and a browser opens it as a page: the buyer is
+// sent there. It matters for a payment that is created, and not for one that was paid.
 func checkPage(address string) error {
 	if len(address) > maxURL {
 		return fmt.Errorf("%w: pay_url has %d bytes, at most %d", ErrMalformed, len(address), maxURL)

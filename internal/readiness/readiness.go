@@ -1,6 +1,6 @@
-// Package readiness answers whether buyers should be sent to this instance, and which server fails, to a load balancer, an
-// operator and Prometheus. The checks behind the answer are run at most twice a second, however many ask, and a server that
-// hangs delays no answer for long.
+// Package readiness answers whether buyers should be sent to this instance, and which server fails, to a load balancer,
+// an operator and Prometheus. The checks behind the answer are run at most twice a second, however many ask, and a
+// server that hangs delays no answer for long.
 package readiness
 
 import (
@@ -52,8 +52,8 @@ const (
 	checkEvery = 500 * time.Millisecond
 	// soldEvery is how long the answer of [Sold] is reused: it reads more than a check does.
 	soldEvery = 2 * time.Second
-	// scrapeWait is how long a scrape waits for the checks. After that it shows the result before, so
-	// that the metrics can be read while a server hangs.
+	// scrapeWait is how long a scrape waits for the checks. After that it shows the result before, so that the metrics
+	// can be read while a server hangs.
 	scrapeWait = 200 * time.Millisecond
 	// maxWaitForChecks bounds the requests that wait for the checks. Further ones get the result before: the load
 	// balancer is answered in a flood too.

@@ -83,8 +83,8 @@ func testReadiness(t *testing.T) {
 	want(http.StatusServiceUnavailable, "ok ok")
 }
 
-// A check hangs, whatever its context says: the answer comes in time and names it, the log says so once, and it is not asked
-// again meanwhile.
+// A check hangs, whatever its context says: the answer comes in time and names it, the log says so once, and it is not
+// asked again meanwhile.
 func TestReadinessWhileACheckHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

@@ -1,7 +1,6 @@
 package reconcile
 
-// bucket is what the equation needs of the state of one bucket in Redis. A number that Redis
-// does not have is -1.
+// bucket is what the equation needs of the state of one bucket in Redis. A number that Redis does not have is -1.
 type bucket struct {
 	epoch, seq, stock, pending, dead int64
 	// arrived is what has arrived of the stock that orders gave back in the database.

@@ -18,20 +18,19 @@ import (
 // ListedDeadLetters is how many dead letters of a voucher are listed: the latest.
 const ListedDeadLetters = 100
 
-// DeadLetters are the dead letters of a voucher that Redis still has, oldest first. They say
-// why an order was rejected. The record of the rejected orders is the database.
+// DeadLetters are the dead letters of a voucher that Redis still has, oldest first. They say why an order was rejected.
+// The record of the rejected orders is the database.
 type DeadLetters struct {
-	// Rejected is how many orders of the voucher are rejected in the database. There can be
-	// fewer dead letters, if Redis lost some, and more: an entry that is not an order is
-	// never in the database.
+	// Rejected is how many orders of the voucher are rejected in the database. There can be fewer dead letters, if
+	// Redis lost some, and more: an entry that is not an order is never in the database.
 	Rejected int64        `json:"rejected"`
 	Letters  []DeadLetter `json:"letters"`
 	// Omitted is how many earlier ones Redis has too.
 	Omitted int64 `json:"omitted"`
 }
 
-// DeadLetter is an entry that the consumers rejected. If the entry was malformed, a field is
-// what the entry said, or "".
+// DeadLetter is an entry that the consumers rejected. If the entry was malformed, a field is what the entry said, or
+// "".
 type DeadLetter struct {
 	OrderID string    `json:"order_id"`
 	UserID  string    `json:"user_id"`
@@ -69,8 +68,8 @@ func (r *Reconciler) deadLetters(ctx context.Context, v contract.AdmissionVouche
 	return all, nil
 }
 
-// PrintDeadLetters prints how many orders of each voucher are rejected, and the dead letters. The
-// report must have them.
+// PrintDeadLetters prints how many orders of each voucher are rejected, and the dead letters. The report must have
+// them.
 func (r Report) PrintDeadLetters(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	concerned := slices.DeleteFunc(slices.Clone(r.Vouchers), func(e Equation) bool {

@@ -14,8 +14,8 @@ type Reading struct {
 	database      contract.EpochState
 	// audit is the count of the orders in the database; nil if they were not counted.
 	audit *order.Audit
-	// unacknowledged counts the entries in the streams that are confirmed already. They are
-	// counted only if that may explain a drift.
+	// unacknowledged counts the entries in the streams that are confirmed already. They are counted only if that may
+	// explain a drift.
 	unacknowledged int64
 }
 
@@ -59,9 +59,9 @@ func (l Reading) Balanced() bool {
 	return l.audit == nil || l.audit.Drift() == 0 && l.audit.Oversold() == 0 && l.audit.DuplicateOrders() == 0
 }
 
-// drift is by how much Redis disagrees with the database's stock. Above 0, there is stock that
-// nobody can buy. Below 0, the gate can accept orders that the database will refuse. See the
-// package's documentation for why two readings of Redis bound it.
+// drift is by how much Redis disagrees with the database's stock. Above 0, there is stock that nobody can buy. Below 0,
+// the gate can accept orders that the database will refuse. See the package's documentation for why two readings of
+// Redis bound it.
 func (l Reading) drift() int64 {
 	if s := l.State(); s == NeverOpened || s == Forgotten || s == Closed {
 		return 0
@@ -78,8 +78,8 @@ func (l Reading) drift() int64 {
 	return 0
 }
 
-// unsellable is the stock in the database that nobody can buy. The gate sells the stock with which it opened the voucher,
-// so what is added in the database afterwards is among it.
+// unsellable is the stock in the database that nobody can buy. The gate sells the stock with which it opened the
+// voucher, so what is added in the database afterwards is among it.
 func (l Reading) unsellable() int64 { return max(0, l.drift()) }
 
 // returning is what orders gave back in the database and what has not arrived in Redis.
@@ -87,8 +87,8 @@ func (l Reading) returning() int64 {
 	return l.database.Returned - (l.after.stock() - l.after.own())
 }
 
-// behind reports whether the database has persisted a later decision of a bucket than Redis
-// has, although Redis was read later.
+// behind reports whether the database has persisted a later decision of a bucket than Redis has, although Redis was
+// read later.
 func (l Reading) behind() bool {
 	if s := l.State(); s != Moving && s != AtRest {
 		return false
@@ -105,8 +105,8 @@ func (l Reading) behind() bool {
 // from older data, or an older copy of it took over. The next opening of the voucher closes it above that epoch.
 func (l Reading) ahead() bool { return l.before.latestEpoch() > l.database.Epoch }
 
-// imbalance is by how many orders Redis and the database disagree, and the database with
-// itself. It can be 0 although the reading is not balanced, where Redis is behind.
+// imbalance is by how many orders Redis and the database disagree, and the database with itself. It can be 0 although
+// the reading is not balanced, where Redis is behind.
 func (l Reading) imbalance() int64 {
 	n := max(l.drift(), -l.drift())
 	if l.audit != nil {

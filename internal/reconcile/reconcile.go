@@ -16,8 +16,7 @@ import (
 // Vouchers is the part of the database that knows the vouchers; [database.AdmissionStore] has it.
 type Vouchers interface {
 	EpochState(ctx context.Context, voucherID int64) (contract.EpochState, error)
-	// AdmissionVouchers lists the vouchers whose sale ends after a time and which are not
-	// forgotten.
+	// AdmissionVouchers lists the vouchers whose sale ends after a time and which are not forgotten.
 	AdmissionVouchers(ctx context.Context, endsAfter time.Time) ([]contract.AdmissionVoucher, error)
 	// AllAdmissionVouchers lists every voucher that was ever sold by admission.
 	AllAdmissionVouchers(ctx context.Context) ([]contract.AdmissionVoucher, error)
@@ -37,8 +36,8 @@ type Config struct {
 	Prefix   string
 	Vouchers Vouchers
 	Orders   Orders
-	// Pause is the time between two readings of a voucher that does not balance: enough for
-	// requests and batches in flight to end. Default 500 ms.
+	// Pause is the time between two readings of a voucher that does not balance: enough for requests and batches in
+	// flight to end. Default 500 ms.
 	Pause time.Duration
 }
 
@@ -56,8 +55,8 @@ func New(c Config) *Reconciler {
 	return &Reconciler{Config: c, ledger: ledger.New(c.Client, ledger.Options{RepeatReads: true})}
 }
 
-// List lists the vouchers that were ever sold by admission, or only the given one if voucherID
-// is not 0. The error is [voucher.ErrNotFound] where there is no such voucher.
+// List lists the vouchers that were ever sold by admission, or only the given one if voucherID is not 0. The error is
+// [voucher.ErrNotFound] where there is no such voucher.
 func (r *Reconciler) List(ctx context.Context, voucherID int64) ([]contract.AdmissionVoucher, error) {
 	if voucherID == 0 {
 		return r.Vouchers.AllAdmissionVouchers(ctx)
@@ -86,14 +85,14 @@ type Checked struct {
 	Err error
 }
 
-// countOrders reports whether a voucher's orders are to be counted, given its state in Redis.
-// To count them takes time in proportion to their number.
+// countOrders reports whether a voucher's orders are to be counted, given its state in Redis. To count them takes time
+// in proportion to their number.
 type countOrders func(voucherID int64, now buckets) bool
 
 func always(int64, buckets) bool { return true }
 
-// Check reads vouchers and counts their orders. It reads a voucher that does not balance again
-// until the imbalance persists.
+// Check reads vouchers and counts their orders. It reads a voucher that does not balance again until the imbalance
+// persists.
 func (r *Reconciler) Check(ctx context.Context, vouchers []contract.AdmissionVoucher) []Checked {
 	return r.check(ctx, vouchers, always)
 }
@@ -174,8 +173,8 @@ func (r *Reconciler) buckets(ctx context.Context, v contract.AdmissionVoucher) (
 	return all, nil
 }
 
-// maxUnacknowledged is how many orders of a bucket are looked up in the database. Those
-// that a process confirmed before it died are the oldest, and no more than a batch or two.
+// maxUnacknowledged is how many orders of a bucket are looked up in the database. Those that a process confirmed before
+// it died are the oldest, and no more than a batch or two.
 const maxUnacknowledged = 2000
 
 // unacknowledged counts the orders of the streams that the database has confirmed.

@@ -17,8 +17,8 @@ type Report struct {
 	Vouchers []Equation `json:"vouchers"`
 }
 
-// Equation is the stock equation of one voucher; see the package's documentation. If the state
-// is moving, the numbers were not read at one moment, and the drift is what that cannot explain.
+// Equation is the stock equation of one voucher; see the package's documentation. If the state is moving, the numbers
+// were not read at one moment, and the drift is what that cannot explain.
 type Equation struct {
 	VoucherID string `json:"voucher_id"`
 	State     State  `json:"state"`
@@ -50,8 +50,8 @@ type Equation struct {
 	Redis    Progress `json:"redis"`
 	Database Progress `json:"database"`
 
-	// Buckets are the buckets of a voucher that has several. RedisStock is their stock and the
-	// stock in transit between them; each seq above is a sum.
+	// Buckets are the buckets of a voucher that has several. RedisStock is their stock and the stock in transit between
+	// them; each seq above is a sum.
 	Buckets   []Bucket `json:"buckets,omitempty"`
 	InTransit int64    `json:"in_transit,omitempty"`
 
@@ -68,8 +68,7 @@ type Bucket struct {
 	DeadLetters int64  `json:"dead_letters"`
 }
 
-// Progress is the epoch and the sequence number that one side has; 0 for one that it does not
-// have.
+// Progress is the epoch and the sequence number that one side has; 0 for one that it does not have.
 type Progress struct {
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"`
@@ -169,9 +168,9 @@ func (r Report) PrintTable(out io.Writer) error {
 	return w.Flush()
 }
 
-// TakeOver is the statement that has a voucher sell the stock that the database has, for instance after it was raised there
-// by hand. It closes the voucher in the database; the next check of a process closes it in Redis, and opens it again with
-// that stock once all accepted orders are persisted.
+// TakeOver is the statement that has a voucher sell the stock that the database has, for instance after it was raised
+// there by hand. It closes the voucher in the database; the next check of a process closes it in Redis, and opens it
+// again with that stock once all accepted orders are persisted.
 const TakeOver = "UPDATE vouchers SET admission_epoch = admission_epoch + 1 WHERE id = ID AND admission_epoch % 2 = 0"
 
 // both shows the values of Redis and of the database, or one value if they are the same.

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// watchEvery is how often a process reconciles, one fifth more or less: processes that
-	// started together do not all read at once.
+	// watchEvery is how often a process reconciles, one fifth more or less: processes that started together do not all
+	// read at once.
 	watchEvery = 30 * time.Second
 	// watchFor is how long after its sale a voucher is still reconciled.
 	watchFor = time.Hour
@@ -27,9 +27,8 @@ const (
 
 // Watch reconciles in the background. It sets metrics and logs each change once.
 //
-// To count a voucher's orders takes time in proportion to their number. So Watch counts them
-// when a sale has come to rest, and again only after something was decided since. In between it
-// relies on the database's stock.
+// To count a voucher's orders takes time in proportion to their number. So Watch counts them when a sale has come to
+// rest, and again only after something was decided since. In between it relies on the database's stock.
 type Watch struct {
 	reconciler *Reconciler
 	log        *slog.Logger

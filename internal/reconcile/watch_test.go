@@ -45,8 +45,8 @@ func (s *store) Order(context.Context, int64) (order.Order, error) {
 
 func (s *store) Rejected(context.Context, int64) (int64, error) { return int64(s.rejected), nil }
 
-// Watch counts the orders of a voucher when it is at rest, and again only after a decision. It logs
-// an imbalance when it appears and when it is over.
+// Watch counts the orders of a voucher when it is at rest, and again only after a decision. It logs an imbalance when
+// it appears and when it is over.
 func TestWatchCountsOrdersOnlyWhenSomethingHappened(t *testing.T) {
 	client := simulate.NewRedis(t).Client(t)
 	db := &store{stock: 6}

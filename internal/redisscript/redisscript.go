@@ -1,9 +1,8 @@
-// Package redisscript runs Lua scripts on Redis and sends commands that go-redis never
-// repeats on its own.
+// Package redisscript runs Lua scripts on Redis and sends commands that go-redis never repeats on its own.
 //
-// By default go-redis sends a command that failed up to three more times and does not tell
-// the caller. A caller that must know whether an earlier attempt may have been executed, or
-// may still be executed, uses [Cmd] and repeats commands itself.
+// By default go-redis sends a command that failed up to three more times and does not tell the caller. A caller that
+// must know whether an earlier attempt may have been executed, or may still be executed, uses [Cmd] and repeats
+// commands itself.
 package redisscript
 
 import (
@@ -26,9 +25,9 @@ func New(source string) *Script {
 	return &Script{source: source, digest: hex.EncodeToString(digest[:])}
 }
 
-// Run sends the script by its digest. Where the server does not know the digest
-// (NOSCRIPT, so it did nothing), Run sends the source. That is the only second round trip.
-// The args are those of [Args], and send returns the error of the command that it sent.
+// Run sends the script by its digest. Where the server does not know the digest (NOSCRIPT, so it did nothing), Run
+// sends the source. That is the only second round trip. The args are those of [Args], and send returns the error of the
+// command that it sent.
 func (s *Script) Run(ctx context.Context, args []any, send func(Cmd) error) error {
 	err := send(s.ByDigest(ctx, args))
 	if Missing(err) {
@@ -43,15 +42,14 @@ func (s *Script) ByDigest(ctx context.Context, args []any) Cmd {
 	return NewCmd(ctx, FirstKey, args...)
 }
 
-// BySource returns the command EVAL. It fills in the first two of args and keeps args, so
-// that a command made of them before must have ended.
+// BySource returns the command EVAL. It fills in the first two of args and keeps args, so that a command made of them
+// before must have ended.
 func (s *Script) BySource(ctx context.Context, args []any) Cmd {
 	args[0], args[1] = "eval", s.source
 	return NewCmd(ctx, FirstKey, args...)
 }
 
-// FirstKey is the index of KEYS[1] in the arguments of EVALSHA and EVAL. ARGV[1] follows
-// the last key.
+// FirstKey is the index of KEYS[1] in the arguments of EVALSHA and EVAL. ARGV[1] follows the last key.
 const FirstKey = 3
 
 // Args returns the arguments of a script, with two free places for the verb and the script.
@@ -67,8 +65,8 @@ func Args(keys []string, argv ...any) []any {
 // Cmd is a command that go-redis sends once.
 type Cmd struct{ *redis.Cmd }
 
-// NewCmd returns a command. The argument at firstKey is a key: a cluster's client sends the
-// command to the node that has it.
+// NewCmd returns a command. The argument at firstKey is a key: a cluster's client sends the command to the node that
+// has it.
 func NewCmd(ctx context.Context, firstKey int8, args ...any) Cmd {
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(firstKey)
@@ -78,8 +76,7 @@ func NewCmd(ctx context.Context, firstKey int8, args ...any) Cmd {
 // NoRetry implements [redis.Cmder].
 func (Cmd) NoRetry() bool { return true }
 
-// Missing reports whether a server refused to run a script because it does not have it, or
-// has lost it.
+// Missing reports whether a server refused to run a script because it does not have it, or has lost it.
 func Missing(err error) bool { return err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") }
 
 // NotSent reports whether err proves that the command did not reach a server.
@@ -108,7 +105,8 @@ func Refused(err error) bool {
 			return true
 		}
 	}
-	// This client may not run scripts at all. A command that a script may not run is refused with a text that names the script.
+	// This client may not run scripts at all. A command that a script may not run is refused with a text that names the
+	// script.
 	return redis.HasErrorPrefix(err, "NOPERM") && !strings.Contains(err.Error(), "script")
 }
 

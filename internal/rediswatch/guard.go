@@ -12,8 +12,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Guard refuses locks and orders while the Redis servers that hold them may evict keys. A nil guard refuses
-// nothing: the embedded Redis evicts nothing.
+// Guard refuses locks and orders while the Redis servers that hold them may evict keys. A nil guard refuses nothing:
+// the embedded Redis evicts nothing.
 type Guard struct {
 	// Redis watches the Redis of orders and locks, Nodes the independent servers of the locks multi and red.
 	Redis, Nodes *Watch
@@ -76,8 +76,8 @@ func register(registry prometheus.Registerer, servers string, w *Watch) error {
 	return errors.Join(errs...)
 }
 
-// Locker returns a locker that refuses a safe mechanism while its servers may evict locks. The weak
-// mechanisms are not guarded: they promise nothing that eviction could break.
+// Locker returns a locker that refuses a safe mechanism while its servers may evict locks. The weak mechanisms are not
+// guarded: they promise nothing that eviction could break.
 func (g *Guard) Locker(name string, l lock.Locker) lock.Locker {
 	m, _ := lock.Lookup(name)
 	switch {

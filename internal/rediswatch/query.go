@@ -46,10 +46,10 @@ type group struct {
 	known  map[string]settings // by address
 }
 
-// queryAll asks all servers behind a client, reports each one as soon as it answers, and returns the addresses of
-// those that are there now. Reports may come from several goroutines at once. Servers that are known are asked before
-// the list is there: what should list them may hang. While nothing lists the servers, those that were listed last
-// count. The listing and each query end after the timeout.
+// queryAll asks all servers behind a client, reports each one as soon as it answers, and returns the addresses of those
+// that are there now. Reports may come from several goroutines at once. Servers that are known are asked before the
+// list is there: what should list them may hang. While nothing lists the servers, those that were listed last count.
+// The listing and each query end after the timeout.
 func (g *group) queryAll(ctx context.Context, timeout time.Duration, report report) map[string]bool {
 	var queries sync.WaitGroup
 	ask := func(addr string, server asker) {
@@ -210,9 +210,9 @@ func query(ctx context.Context, node *redis.Client) (s settings, replicas []stri
 	return s, replicas, nil
 }
 
-// denied says whether the server answered that a command is not permitted (NOPERM) or not
-// known (ERR), as after rename-command, or that it has another password (NOAUTH, WRONGPASS),
-// as a replica may have. Other errors, such as LOADING, are temporary.
+// denied says whether the server answered that a command is not permitted (NOPERM) or not known (ERR), as after
+// rename-command, or that it has another password (NOAUTH, WRONGPASS), as a replica may have. Other errors, such as
+// LOADING, are temporary.
 func denied(err error) bool {
 	answer, ok := errors.AsType[redis.Error](err)
 	return ok && slices.ContainsFunc([]string{"NOPERM ", "ERR ", "NOAUTH ", "WRONGPASS "}, func(prefix string) bool {

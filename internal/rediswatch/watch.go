@@ -1,5 +1,5 @@
-// Package rediswatch checks the configuration of the Redis servers that hold locks and
-// accepted orders, whose data must not disappear.
+// Package rediswatch checks the configuration of the Redis servers that hold locks and accepted orders, whose data must
+// not disappear.
 //
 // Two settings can make data disappear:
 //
@@ -8,8 +8,8 @@
 //	maxmemory-policy volatile-*         any key with a time to live, so any lock, likewise
 //	appendonly no                       everything, when the server restarts
 //
-// The policy is checked whatever maxmemory is. A server with maxmemory 0 evicts nothing,
-// but one CONFIG SET changes that, even in the middle of a sale.
+// The policy is checked whatever maxmemory is. A server with maxmemory 0 evicts nothing, but one CONFIG SET changes
+// that, even in the middle of a sale.
 package rediswatch
 
 import (
@@ -35,9 +35,8 @@ const noEviction = "noeviction"
 
 // Config is what a [Watch] needs. Clients and Log are required.
 type Config struct {
-	// Clients lead to the servers. Of a cluster, all nodes are checked. Of a single node
-	// or behind sentinels, the primary and its replicas are, as each of them may be
-	// promoted. The caller closes the clients.
+	// Clients lead to the servers. Of a cluster, all nodes are checked. Of a single node or behind sentinels, the
+	// primary and its replicas are, as each of them may be promoted. The caller closes the clients.
 	Clients []redis.UniversalClient
 	Log     *slog.Logger
 	// Every is the time between two checks. Default 2 s.
@@ -46,9 +45,8 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Watch checks how the servers are configured, again and again. It is safe for use by
-// several goroutines, except that [Watch.Check] and [Watch.Run] must not run at the same
-// time.
+// Watch checks how the servers are configured, again and again. It is safe for use by several goroutines, except that
+// [Watch.Check] and [Watch.Run] must not run at the same time.
 type Watch struct {
 	config Config
 	groups []*group
@@ -61,8 +59,8 @@ type Watch struct {
 // Counts are the numbers of servers with each problem.
 type Counts struct {
 	Evicting, WithoutAOF int
-	// Unchecked is the number of servers that do not tell their settings or their replicas, or that are listed and
-	// have never answered.
+	// Unchecked is the number of servers that do not tell their settings or their replicas, or that are listed and have
+	// never answered.
 	Unchecked int
 }
 
@@ -82,8 +80,7 @@ func New(c Config) *Watch {
 	return w
 }
 
-// Evicts returns the result of the latest check: nil, or an [ErrEvicts] that names a
-// server and its policy.
+// Evicts returns the result of the latest check: nil, or an [ErrEvicts] that names a server and its policy.
 func (w *Watch) Evicts() error {
 	if err := w.evicts.Load(); err != nil {
 		return *err

@@ -61,7 +61,8 @@ func TestPolicies(t *testing.T) {
 	expectLog(t, log, map[string]int{"allkeys-random": 1, "no longer evicts": 1, "appendonly yes": 1})
 }
 
-// If INFO or CONFIG is denied, the other one is used. If both are, the server is unchecked, and what it told before counts.
+// If INFO or CONFIG is denied, the other one is used. If both are, the server is unchecked, and what it told before
+// counts.
 func TestDeniedCommands(t *testing.T) {
 	for name, c := range map[string]struct {
 		denied []string

@@ -10,8 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Write writes a small key that expires, below a prefix: a server that answers PING may refuse every write, because it is
-// a replica, its memory is full, or too few replicas follow it. Of a cluster, it is enough that one primary takes it.
+// Write writes a small key that expires, below a prefix: a server that answers PING may refuse every write, because it
+// is a replica, its memory is full, or too few replicas follow it. Of a cluster, it is enough that one primary takes
+// it.
 func Write(ctx context.Context, client redis.UniversalClient, prefix string) error {
 	if _, cluster := client.(*redis.ClusterClient); !cluster {
 		return WriteNode(ctx, client, prefix)

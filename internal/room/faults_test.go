@@ -105,8 +105,8 @@ func TestEverythingButTheDatabaseDies(t *testing.T) {
 	})
 }
 
-// Redis fails over to a replica that lacks the last second: numbers that were told are not told again by an instance that
-// has seen them, and the draw of the database counts.
+// Redis fails over to a replica that lacks the last second: numbers that were told are not told again by an instance
+// that has seen them, and the draw of the database counts.
 func TestRedisRollsBack(t *testing.T) {
 	play(t, 100, policyOf(5), 1, func(t *testing.T, w *world) {
 		for user := range int64(20) {
@@ -138,8 +138,8 @@ func TestRedisRollsBack(t *testing.T) {
 	})
 }
 
-// The database is away: those who wait are answered, tickets of the reserved numbers are given, and passes too. The draw
-// waits for it.
+// The database is away: those who wait are answered, tickets of the reserved numbers are given, and passes too. The
+// draw waits for it.
 func TestDatabaseIsAway(t *testing.T) {
 	play(t, 100, policyOf(5), 1, func(t *testing.T, w *world) {
 		ticket := w.enter(1).Ticket
@@ -200,8 +200,8 @@ func TestRedisClockJumps(t *testing.T) {
 	}
 }
 
-// While the sale is paused nobody is called, and everybody is told within two seconds. The rate can be changed while people
-// wait. Once the room is closed, its tickets and passes mean nothing.
+// While the sale is paused nobody is called, and everybody is told within two seconds. The rate can be changed while
+// people wait. Once the room is closed, its tickets and passes mean nothing.
 func TestOperatorChangesTheRoom(t *testing.T) {
 	play(t, 10_000, policyOf(5), 2, func(t *testing.T, w *world) {
 		var tickets []string
@@ -296,8 +296,8 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// Redis fails over to a replica that lacks the last tickets, and every instance that has seen them dies. Whoever shows such a
-// ticket keeps it, and its number is told to nobody else.
+// Redis fails over to a replica that lacks the last tickets, and every instance that has seen them dies. Whoever shows
+// such a ticket keeps it, and its number is told to nobody else.
 func TestTicketTeachesItsNumber(t *testing.T) {
 	play(t, 100, policyOf(5), 1, func(t *testing.T, w *world) {
 		w.enter(1)
@@ -320,8 +320,8 @@ func TestTicketTeachesItsNumber(t *testing.T) {
 	})
 }
 
-// Redis' clock jumps beyond the beginning of the sale and back. The draw has taken place, and nobody is called before the
-// sale begins.
+// Redis' clock jumps beyond the beginning of the sale and back. The draw has taken place, and nobody is called before
+// the sale begins.
 func TestNobodyIsCalledBeforeTheSale(t *testing.T) {
 	play(t, 1000, policyOf(5), 2, func(t *testing.T, w *world) {
 		for user := range int64(20) {

@@ -86,8 +86,8 @@ func (l *localRoom) use() {
 	}
 }
 
-// clock is Redis' clock now, in ms: as it was told, and this instance's own time since. What this instance's clock shows
-// does not matter, except before Redis was heard for the first time.
+// clock is Redis' clock now, in ms: as it was told, and this instance's own time since. What this instance's clock
+// shows does not matter, except before Redis was heard for the first time.
 func (l *localRoom) clock() int64 {
 	seen := l.view()
 	if seen == nil {
@@ -128,8 +128,8 @@ func (l *localRoom) learn(r Record) {
 	l.drawn(r.Drawn)
 }
 
-// drawn takes over the number of tickets in the draw, and computes their positions: of a million in half a second, in the
-// background.
+// drawn takes over the number of tickets in the draw, and computes their positions: of a million in half a second, in
+// the background.
 func (l *localRoom) drawn(n int64) {
 	if n < 0 {
 		return
@@ -327,8 +327,8 @@ func (l *localRoom) reserveBlock(ctx context.Context, tickets int64) error {
 	return nil
 }
 
-// store does what needs the database: it makes the draw certain, reserves numbers ahead, notes who was called, and reads
-// the stock.
+// store does what needs the database: it makes the draw certain, reserves numbers ahead, notes who was called, and
+// reads the stock.
 func (l *localRoom) store(ctx context.Context, v *voucher.Voucher) {
 	config, seen := &l.service.config, l.view()
 	warn := func(what string, err error) {

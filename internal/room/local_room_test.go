@@ -9,8 +9,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// A visitor comes while an instance is about to give up a room that nobody asked for: the room that the visitor finds has its
-// stock read still.
+// A visitor comes while an instance is about to give up a room that nobody asked for: the room that the visitor finds
+// has its stock read still.
 func TestRoomIsGivenUpAsAWhole(t *testing.T) {
 	play(t, 1000, policyOf(5), 1, func(t *testing.T, w *world) {
 		w.look(1, "")
@@ -29,7 +29,8 @@ func TestRoomIsGivenUpAsAWhole(t *testing.T) {
 	})
 }
 
-// Visitors who are called and poll while the sale is paused, or while the database is away, do not have it asked more often.
+// Visitors who are called and poll while the sale is paused, or while the database is away, do not have it asked more
+// often.
 func TestPollsDoNotReachTheDatabase(t *testing.T) {
 	play(t, 1000, policyOf(200), 1, func(t *testing.T, w *world) {
 		tickets := make(map[int64]string)

@@ -133,8 +133,8 @@ func (w *world) crowd(visitors, ofTen int64, lasts time.Duration) {
 	visiting.Wait()
 }
 
-// The rate holds over several instances: within 5 % where visitors wait, and never more than a second's worth at once. That
-// most of those who are called have left does not change it.
+// The rate holds over several instances: within 5 % where visitors wait, and never more than a second's worth at once.
+// That most of those who are called have left does not change it.
 func TestRateHolds(t *testing.T) {
 	for name, staying := range map[string]int64{"all stay": 10, "three of ten stay": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -254,8 +254,8 @@ func TestStockIsOfThisState(t *testing.T) {
 	})
 }
 
-// A pass is for one user, one voucher and one order, until it lapses. A repetition of the request may use it again, and so
-// may another one if the order failed.
+// A pass is for one user, one voucher and one order, until it lapses. A repetition of the request may use it again, and
+// so may another one if the order failed.
 func TestPassIsForOneOrder(t *testing.T) {
 	play(t, 10, policyOf(10), 2, func(t *testing.T, w *world) {
 		ticket := w.enter(1).Ticket

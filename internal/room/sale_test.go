@@ -11,8 +11,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// An address has a limited number of tickets in the draw. A user who has one gets it again, and after the opening there is
-// no limit.
+// An address has a limited number of tickets in the draw. A user who has one gets it again, and after the opening there
+// is no limit.
 func TestTicketsOfAnAddress(t *testing.T) {
 	play(t, 10, voucher.Room{Rate: 10, DrawS: 60, PassS: 60, PerAddress: 3}, 2, func(t *testing.T, w *world) {
 		enter := func(user int64, address uint64) error {

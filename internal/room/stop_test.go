@@ -19,8 +19,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Redis does not roll a script back. Every script is stopped at every one of its commands, in each of its first runs. After
-// that no user has two tickets, no pass was used twice, and every pass has found a unit.
+// Redis does not roll a script back. Every script is stopped at every one of its commands, in each of its first runs.
+// After that no user has two tickets, no pass was used twice, and every pass has found a unit.
 func TestScriptStopsAtAnyCommand(t *testing.T) {
 	files, err := filepath.Glob("ledger/*.lua")
 	if err != nil || len(files) == 0 {

@@ -210,8 +210,8 @@ func (w *world) look(user int64, ticket string) room.Answer {
 	return a
 }
 
-// again repeats a call while Redis does not answer, as a client does that is told 503: of the connections to a Redis that
-// has died each one is noticed when it is used.
+// again repeats a call while Redis does not answer, as a client does that is told 503: of the connections to a Redis
+// that has died each one is noticed when it is used.
 func (w *world) again(call func() (room.Answer, error)) room.Answer {
 	w.t.Helper()
 	for range 100 {
@@ -259,8 +259,8 @@ func (w *world) cancel(user int64) {
 	w.locked(func() { w.orders[user]--; w.stock++ })
 }
 
-// visit polls as a client should until something is final, and returns the last answer. A visitor who leaves does not come
-// when called.
+// visit polls as a client should until something is final, and returns the last answer. A visitor who leaves does not
+// come when called.
 func (w *world) visit(user int64, leaves bool, until time.Duration) room.Answer {
 	end := time.Now().Add(until)
 	a := w.enter(user)

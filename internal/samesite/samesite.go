@@ -1,5 +1,5 @@
-// Package samesite refuses the requests that a page of another site can make a browser send to a server
-// that asks for no token: it is then enough that the browser can reach the server.
+// Package samesite refuses the requests that a page of another site can make a browser send to a server that asks for
+// no token: it is then enough that the browser can reach the server.
 //
 //	DNS rebinding               The name of the page is made to resolve to this server, so that the browser
 //	                            takes both for the same site. The Host header then has that name, so only
@@ -8,8 +8,7 @@
 //	                            Sec-Fetch-Site or Origin, and such a request is refused if it could change
 //	                            something.
 //
-// The address at which the connection arrived is a known name too: DNS has no part in a URL with an
-// address.
+// The address at which the connection arrived is a known name too: DNS has no part in a URL with an address.
 package samesite
 
 import (
@@ -31,13 +30,13 @@ var (
 // Guard decides whether a request is refused. It is safe for use by several goroutines.
 type Guard struct {
 	names map[string]bool
-	// forgery applies to methods other than GET, HEAD and OPTIONS. It accepts a request without either
-	// header, which does not come from a browser.
+	// forgery applies to methods other than GET, HEAD and OPTIONS. It accepts a request without either header, which
+	// does not come from a browser.
 	forgery http.CrossOriginProtection
 }
 
-// New returns a Guard that accepts the given host names and addresses, without ports, and those of the
-// loopback interface.
+// New returns a Guard that accepts the given host names and addresses, without ports, and those of the loopback
+// interface.
 func New(names ...string) *Guard {
 	g := &Guard{names: map[string]bool{"localhost": true}}
 	for _, name := range names {
@@ -57,8 +56,8 @@ func (g *Guard) Check(r *http.Request) error {
 	return nil
 }
 
-// CheckRead is Check for a GET that costs something, on a listener that has any name. The name counts only if the connection
-// arrived at a loopback address: only there the browser of the user reaches what others do not.
+// CheckRead is Check for a GET that costs something, on a listener that has any name. The name counts only if the
+// connection arrived at a loopback address: only there the browser of the user reaches what others do not.
 func (g *Guard) CheckRead(r *http.Request) error {
 	if arrivedAt(r).IsLoopback() && !g.serves(r) {
 		return ErrHost
@@ -71,8 +70,9 @@ func (g *Guard) CheckRead(r *http.Request) error {
 	return nil
 }
 
-// serves reports whether the Host header names this server. A request without the header does not come from a browser; a
-// health check in HTTP/1.0 has none, and only reads. A browser resolves every name below localhost to this machine (RFC 6761).
+// serves reports whether the Host header names this server. A request without the header does not come from a browser;
+// a health check in HTTP/1.0 has none, and only reads. A browser resolves every name below localhost to this machine
+// (RFC 6761).
 func (g *Guard) serves(r *http.Request) bool {
 	host := r.Host
 	if host == "" {

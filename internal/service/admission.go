@@ -37,8 +37,8 @@ type admissionFlow struct {
 }
 
 // openingLease is the lease of the lock under which a voucher is opened. The lock is renewed, so the lease only bounds
-// how long the lock of a dead process delays the other processes. The epoch, not the lock, makes sure that only one
-// of two processes opens the voucher.
+// how long the lock of a dead process delays the other processes. The epoch, not the lock, makes sure that only one of
+// two processes opens the voucher.
 const openingLease = 1500 * time.Millisecond
 
 // openAdmission starts the flow. It continues after the end of ctx, until close, so that the orders in flight are
@@ -111,8 +111,8 @@ func (a *admissionFlow) close() error {
 	return errors.Join(err, a.opening.Close())
 }
 
-// leave notes in the database that Redis has no accepted order that is not there: then the next start may be with another
-// Redis.
+// leave notes in the database that Redis has no accepted order that is not there: then the next start may be with
+// another Redis.
 func (a *admissionFlow) leave() {
 	if a.pair == nil {
 		return

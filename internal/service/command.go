@@ -82,8 +82,8 @@ func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }
 
-// exitAfter ends the program when a stop takes longer than its steps may take together: something hangs that has no limit
-// of its own.
+// exitAfter ends the program when a stop takes longer than its steps may take together: something hangs that has no
+// limit of its own.
 func exitAfter(limit time.Duration) {
 	time.Sleep(limit)
 	complain(fmt.Errorf("the stop did not end within %v", limit))

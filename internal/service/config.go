@@ -47,8 +47,8 @@ type Config struct {
 	Admission      admissionConfig
 	Payment        paymentConfig
 	LogLevel       slog.Level
-	// ShutdownDelay is how long the service continues to serve after it was told to stop, ShutdownTimeout how
-	// long its last requests may take after that.
+	// ShutdownDelay is how long the service continues to serve after it was told to stop, ShutdownTimeout how long its
+	// last requests may take after that.
 	ShutdownDelay, ShutdownTimeout time.Duration
 
 	IDs string
@@ -182,8 +182,7 @@ func (c *Config) warn(log *slog.Logger) {
 	}
 }
 
-// secret returns the secret for signing tokens. If none is configured, it is random and valid until the
-// process stops.
+// secret returns the secret for signing tokens. If none is configured, it is random and valid until the process stops.
 func (c *Config) secret() []byte {
 	if c.JWTSecret != "" {
 		return []byte(c.JWTSecret)

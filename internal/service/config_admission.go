@@ -10,15 +10,14 @@ import (
 	"seckill/internal/admission/ledger"
 )
 
-// admissionConfig is the configuration of the admission flow. A zero takes the default of the package that
-// uses it.
+// admissionConfig is the configuration of the admission flow. A zero takes the default of the package that uses it.
 type admissionConfig struct {
 	MaxPending int64 // orders of a voucher that are accepted and not persisted
 	// OrdersPerEntry is how many orders an entry of the stream may have.
 	OrdersPerEntry int64
 	MaxInFlight    int64 // orders that wait for the gate's decision in this process
-	// Instance is the name of this process as a consumer. After ClaimIdle a consumer takes over the entries
-	// that another one has not acknowledged.
+	// Instance is the name of this process as a consumer. After ClaimIdle a consumer takes over the entries that
+	// another one has not acknowledged.
 	Instance  string
 	ClaimIdle time.Duration
 	// ForgetAfter is how long after the end of its sale a voucher is removed from Redis.
@@ -29,11 +28,10 @@ type admissionConfig struct {
 const (
 	mostPending  = 10_000_000 // about 2 GB of Redis' memory
 	mostInFlight = 1_000_000
-	// If ClaimIdle is shorter than a transaction, two processes write the same orders. That is correct, but
-	// slow.
+	// If ClaimIdle is shorter than a transaction, two processes write the same orders. That is correct, but slow.
 	minClaimIdle, maxClaimIdle = time.Second, time.Hour
-	// Until a voucher is forgotten, a repeated order is answered from Redis, after that from the database.
-	// So the bounds do not affect correctness.
+	// Until a voucher is forgotten, a repeated order is answered from Redis, after that from the database. So the
+	// bounds do not affect correctness.
 	minForgetAfter, maxForgetAfter, defaultForgetAfter = time.Second, 366 * 24 * time.Hour, 24 * time.Hour
 )
 
@@ -69,8 +67,8 @@ func admissionSettings() []setting {
 	}
 }
 
-// checkInstance accepts names that are easy to read and to type in redis-cli, where they are part of the
-// consumer's name.
+// checkInstance accepts names that are easy to read and to type in redis-cli, where they are part of the consumer's
+// name.
 func checkInstance(v string) error {
 	if !regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`).MatchString(v) {
 		return errors.New("want 1 to 64 letters, digits, dots, hyphens and underscores")

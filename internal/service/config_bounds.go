@@ -9,8 +9,8 @@ import (
 	"seckill/internal/httpserver"
 )
 
-// defaultBounds are high enough for load tests from one address, and low enough to keep the memory that a
-// hostile client can use far below that of the smallest recommended container.
+// defaultBounds are high enough for load tests from one address, and low enough to keep the memory that a hostile
+// client can use far below that of the smallest recommended container.
 func defaultBounds() httpapi.Limits {
 	return httpapi.Limits{
 		Orders: 10_000, OrdersPerUser: 64,
@@ -23,8 +23,8 @@ func defaultBounds() httpapi.Limits {
 // maxBound is more than one process can handle.
 const maxBound = 1_000_000
 
-// defaultIdleTimeout is longer than that of common load balancers, which is 60 s: one that uses a connection in the moment
-// in which this side closes it sees a failed request.
+// defaultIdleTimeout is longer than that of common load balancers, which is 60 s: one that uses a connection in the
+// moment in which this side closes it sees a failed request.
 const defaultIdleTimeout = httpserver.DefaultIdleTimeout
 
 func parseIdle(v string) (time.Duration, error) {

@@ -47,8 +47,8 @@ func openDatabase(ctx context.Context, cfg Config, sqlite string, log *slog.Logg
 	return db, nil
 }
 
-// warnConnections logs a warning if the pools of this process may open more connections than the database allows. Those of
-// other processes come on top of it.
+// warnConnections logs a warning if the pools of this process may open more connections than the database allows. Those
+// of other processes come on top of it.
 func warnConnections(ctx context.Context, db *database.DB, log *slog.Logger) {
 	c, err := db.Connections(ctx)
 	switch {

@@ -30,8 +30,8 @@ func networkOf(addr string) (network netip.Prefix, port string, err error) {
 	return network, port, nil
 }
 
-// inNetwork replaces a network by this machine's address in it. A container that is in several networks has an address in
-// each, which it learns when it starts.
+// inNetwork replaces a network by this machine's address in it. A container that is in several networks has an address
+// in each, which it learns when it starts.
 func inNetwork(addr string, mine []net.Addr) (string, error) {
 	network, port, err := networkOf(addr)
 	if err != nil || !network.IsValid() {

@@ -28,9 +28,8 @@ func (s setting) env() string {
 // envFile returns the name of the variable for a file with the secret: SECKILL_JWT_SECRET_FILE.
 func (s setting) envFile() string { return s.env() + "_FILE" }
 
-// parseSettings parses the flags, including those that a command has defined already, and reads the
-// environment for the settings without a flag. Every error names the setting as its user wrote it, and none
-// shows a secret.
+// parseSettings parses the flags, including those that a command has defined already, and reads the environment for the
+// settings without a flag. Every error names the setting as its user wrote it, and none shows a secret.
 func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) (Config, error) {
 	c := Config{Bounds: defaultBounds(),
 		Addr: "127.0.0.1:8080", IDs: idsSonyflake, ShutdownTimeout: defaultShutdownTimeout, IdleTimeout: defaultIdleTimeout,
@@ -98,8 +97,8 @@ func parseSettings(flags *flag.FlagSet, args, environ []string, help io.Writer) 
 	return c, nil
 }
 
-// find returns the value of a setting, "" if it is not set, and its name as the user wrote it. It removes the
-// setting's variables from env.
+// find returns the value of a setting, "" if it is not set, and its name as the user wrote it. It removes the setting's
+// variables from env.
 func (s setting) find(given, env map[string]string) (value, source string, err error) {
 	of := func(name, variable string) (value, source string, err error) {
 		defer delete(env, variable)

@@ -8,8 +8,8 @@ import (
 	"seckill/internal/payment"
 )
 
-// paymentConfig is the configuration of payments. Without a URL there is no provider, except that an embedded
-// service starts a sandbox.
+// paymentConfig is the configuration of payments. Without a URL there is no provider, except that an embedded service
+// starts a sandbox.
 type paymentConfig struct {
 	URL, APIKey string
 	// WebhookSecrets has several while one is being replaced.

@@ -14,7 +14,8 @@ type redisConfig struct {
 	Pool                               int // connections of each pool; 0: defaultRedisPool
 }
 
-// defaultRedisPool is the number of connections of a pool. The client of locks has two pools, and so has that of orders.
+// defaultRedisPool is the number of connections of a pool. The client of locks has two pools, and so has that of
+// orders.
 const defaultRedisPool = 64
 
 func redisSettings() []setting {

@@ -7,8 +7,8 @@ import (
 
 // The defaults and bounds of a shutdown.
 const (
-	// defaultShutdownDelay is longer than the time in which a load balancer checks readiness twice. An
-	// embedded service has no load balancer and no delay.
+	// defaultShutdownDelay is longer than the time in which a load balancer checks readiness twice. An embedded service
+	// has no load balancer and no delay.
 	defaultShutdownDelay   = 5 * time.Second
 	defaultShutdownTimeout = 10 * time.Second
 	maxShutdown            = 10 * time.Minute

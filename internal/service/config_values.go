@@ -15,8 +15,8 @@ import (
 // minLockWatchdog leaves enough time to repeat a failed renewal.
 const minLockWatchdog = 100 * time.Millisecond
 
-// checkAddr accepts host:port. Its errors do not show the address: a password may stand in it, also in the place of
-// the port.
+// checkAddr accepts host:port. Its errors do not show the address: a password may stand in it, also in the place of the
+// port.
 func checkAddr(addr string) error {
 	if withCredentials(addr) {
 		return errURL
@@ -74,8 +74,8 @@ func parseDuration(v, examples string, least, most time.Duration) (time.Duration
 // maxRedisDB is more databases than any Redis has.
 const maxRedisDB = 9999
 
-// checkPrefix accepts prefixes without a hash tag, which would put all keys into one slot of a cluster, and without what
-// patterns mean.
+// checkPrefix accepts prefixes without a hash tag, which would put all keys into one slot of a cluster, and without
+// what patterns mean.
 func checkPrefix(v string) error {
 	if !regexp.MustCompile(`^[A-Za-z0-9._:-]{1,32}$`).MatchString(v) {
 		return errors.New("want 1 to 32 letters, digits, dots, hyphens, underscores and colons")

@@ -33,8 +33,8 @@ var (
 	variable  = regexp.MustCompile(`\$\{?(\w+)`)
 )
 
-// checkDashboard checks that every metric that the dashboard uses exists after an order was placed, and that it leaves out
-// nothing that the flow reports of itself.
+// checkDashboard checks that every metric that the dashboard uses exists after an order was placed, and that it leaves
+// out nothing that the flow reports of itself.
 func checkDashboard(t *testing.T, metrics string) {
 	data, err := os.ReadFile(dashboardFile)
 	fail.NowIf(t, err)

@@ -9,8 +9,8 @@ import (
 	"seckill/internal/room"
 )
 
-// draw is the command "api draw": it prints the position of a ticket in the draw of a waiting room, from what the room has
-// published. It asks nobody.
+// draw is the command "api draw": it prints the position of a ticket in the draw of a waiting room, from what the room
+// has published. It asks nobody.
 func draw(args []string, out io.Writer) error {
 	usage := fmt.Errorf("%w: api draw SEED DRAWN NUMBER, as the waiting room has told them; NUMBER is that of the ticket, from 0", errUsage)
 	if len(args) != 3 {

@@ -11,8 +11,8 @@ import (
 	"seckill/internal/order"
 )
 
-// eventLog records the locks and transactions of this process for the laboratory. The
-// zero value records nothing and wraps nothing.
+// eventLog records the locks and transactions of this process for the laboratory. The zero value records nothing and
+// wraps nothing.
 type eventLog struct{ *eventlog.Recorder }
 
 func openEventLog(cfg Config) (eventLog, error) {

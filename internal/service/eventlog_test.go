@@ -13,8 +13,8 @@ import (
 	"seckill/test/harness"
 )
 
-// The events of an order are in the file before the buyer is answered, under the name of the process. A second
-// process appends to the file of the first one.
+// The events of an order are in the file before the buyer is answered, under the name of the process. A second process
+// appends to the file of the first one.
 func TestOrdersAreRecorded(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "events")

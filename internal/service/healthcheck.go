@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// healthcheck queries the readiness of a running server. It is the health check of a container without a
-// shell. An unspecified listen address is queried on loopback.
+// healthcheck queries the readiness of a running server. It is the health check of a container without a shell. An
+// unspecified listen address is queried on loopback.
 func healthcheck(ctx context.Context, cfg Config, _, _ io.Writer) error {
 	addr := cfg.Addr
 	if cfg.DebugAddr != "" {

@@ -32,8 +32,8 @@ type idSource struct {
 	close func() error
 }
 
-// machineIDs is the number of machine ids that a process leases, for 102,400 ids a second: twice the number of
-// orders that it can accept. With fewer, the orders of a burst would wait for the next tick of the clock.
+// machineIDs is the number of machine ids that a process leases, for 102,400 ids a second: twice the number of orders
+// that it can accept. With fewer, the orders of a burst would wait for the next tick of the clock.
 const machineIDs = 4
 
 // The machine ids that are leased from Redis are those before firstDatabaseMachine, and the others from the database.

@@ -90,8 +90,8 @@ func (p *payments) events() httpapi.PaymentEvents {
 	return p.settlements
 }
 
-// pages returns the pages of an embedded provider, which the service serves too, and where the provider has them itself; nil
-// if there is none.
+// pages returns the pages of an embedded provider, which the service serves too, and where the provider has them
+// itself; nil if there is none.
 func (p *payments) pages() (http.Handler, string) {
 	if p.sandbox == nil {
 		return nil, ""

@@ -12,7 +12,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A connection that a command uses counts as used, then as idle, and a command that finds none counts as one that waited.
+// A connection that a command uses counts as used, then as idle, and a command that finds none counts as one that
+// waited.
 func TestRedisPools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)

@@ -20,8 +20,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Stock is raised in the database by hand, while the voucher is sold by admission. It is not on sale, which is reported with
-// what to do, and that has it sold, to the last unit.
+// Stock is raised in the database by hand, while the voucher is sold by admission. It is not on sale, which is reported
+// with what to do, and that has it sold, to the last unit.
 func TestStockRaisedByHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, ctx := slog.New(slog.DiscardHandler), t.Context()

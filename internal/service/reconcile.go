@@ -31,8 +31,8 @@ var (
 	errUnbalanced = errors.New("not all vouchers balance")
 )
 
-// parse reads the command's flags and, of the service's settings, the addresses of the stores.
-// The command does not serve requests, so it needs no secret.
+// parse reads the command's flags and, of the service's settings, the addresses of the stores. The command does not
+// serve requests, so it needs no secret.
 func (c *reconcileCommand) parse(args, environ []string, help io.Writer) (Config, error) {
 	flags := flag.NewFlagSet("api reconcile", flag.ContinueOnError)
 	flags.BoolVar(&c.json, "json", false, "print JSON")
@@ -53,8 +53,8 @@ func (c *reconcileCommand) parse(args, environ []string, help io.Writer) (Config
 	return cfg, nil
 }
 
-// run prints the stock equation of each voucher. It changes nothing, not even the schema, and can
-// run beside the service at any time.
+// run prints the stock equation of each voucher. It changes nothing, not even the schema, and can run beside the
+// service at any time.
 func (c *reconcileCommand) run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	client, err := openRedis(ctx, cfg, nil, retries)
 	if err != nil {

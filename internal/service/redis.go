@@ -16,19 +16,18 @@ import (
 
 // How often a client retries a command that failed.
 const (
-	// With retries, a command whose first reply was lost can be carried out twice. Commands that must not
-	// be carried out twice have an id of their own; see the lock mechanisms.
+	// With retries, a command whose first reply was lost can be carried out twice. Commands that must not be carried
+	// out twice have an id of their own; see the lock mechanisms.
 	retries = 2
-	// The gate and the workers retry themselves: each knows when it may send a command again, and finds out
-	// the outcome of the one before.
+	// The gate and the workers retry themselves: each knows when it may send a command again, and finds out the outcome
+	// of the one before.
 	noRetries = -1
 )
 
 // dialer connects to a server. nil is go-redis' own, over TCP.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// openRedis connects to a single node, a cluster, or the primary behind sentinels, depending on the
-// configuration.
+// openRedis connects to a single node, a cluster, or the primary behind sentinels, depending on the configuration.
 func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (redis.UniversalClient, error) {
 	encrypted, err := cfg.Redis.TLS.load(redisTLS)
 	if err != nil {
@@ -42,8 +41,8 @@ func openRedis(ctx context.Context, cfg Config, dial dialer, maxRetries int) (re
 		Addrs: cfg.RedisAddrs, MasterName: cfg.RedisMaster, IsClusterMode: cfg.Redis.Cluster, ClientName: "seckill", Dialer: dial, TLSConfig: encrypted,
 		Username: cfg.Redis.Username, Password: cfg.RedisPassword, DB: cfg.RedisDB,
 		SentinelUsername: cfg.Redis.SentinelUsername, SentinelPassword: cfg.Redis.SentinelPassword,
-		// A command ends with its context. Without this only the socket timeouts apply, and a caller whose
-		// context ends in 50 ms waits for seconds.
+		// A command ends with its context. Without this only the socket timeouts apply, and a caller whose context ends
+		// in 50 ms waits for seconds.
 		ContextTimeoutEnabled: true,
 		DialTimeout:           2 * time.Second,
 		ReadTimeout:           2 * time.Second,
@@ -72,8 +71,8 @@ func (c *Config) redisName() string {
 	return name + "/" + strconv.Itoa(c.RedisDB) + " " + c.keyPrefix()
 }
 
-// warnReplicas logs a warning if orders have to wait for more replicas than Redis has. Until it has enough,
-// every order is answered with unavailable.
+// warnReplicas logs a warning if orders have to wait for more replicas than Redis has. Until it has enough, every order
+// is answered with unavailable.
 func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int, log *slog.Logger) {
 	if wanted == 0 {
 		return
@@ -103,8 +102,8 @@ func warnReplicas(ctx context.Context, client redis.UniversalClient, wanted int,
 	}
 }
 
-// openNode returns a client for one of several independent nodes. It does not connect yet, since these locks
-// work while a minority of the nodes is down.
+// openNode returns a client for one of several independent nodes. It does not connect yet, since these locks work while
+// a minority of the nodes is down.
 func openNode(addr string, cfg Config, encrypted *tls.Config, dial dialer) *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: addr, Username: cfg.Redis.Username, Password: cfg.RedisPassword, ClientName: "seckill", Dialer: dial, TLSConfig: encrypted,

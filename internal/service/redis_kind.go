@@ -15,7 +15,8 @@ import (
 // redisTLS begins the names of the settings for TLS to Redis.
 const redisTLS = "SECKILL_REDIS_TLS"
 
-// askTimeout is how long a server may take to say what it is. A server that does not say is taken for what the settings say.
+// askTimeout is how long a server may take to say what it is. A server that does not say is taken for what the settings
+// say.
 const askTimeout = 2 * time.Second
 
 // checkMode compares what the first address that answers is, with what the settings take it for.
@@ -57,8 +58,8 @@ func misfit(cfg Config, mode string) string {
 	return ""
 }
 
-// checkIndependent returns an error if two of the lock nodes that answer are the same server: its failure would take both,
-// and a majority of names is then no majority of servers.
+// checkIndependent returns an error if two of the lock nodes that answer are the same server: its failure would take
+// both, and a majority of names is then no majority of servers.
 func checkIndependent(ctx context.Context, nodes []*redis.Client) error {
 	ids := make([]string, len(nodes))
 	var asked sync.WaitGroup

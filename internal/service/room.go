@@ -49,8 +49,8 @@ func (s sales) Left(ctx context.Context, v *voucher.Voucher) (int64, error) {
 	return now.Stock, nil
 }
 
-// Ordered implements [room.Sales]. The gate is read first: an accepted order that it no longer has is in the database by
-// then.
+// Ordered implements [room.Sales]. The gate is read first: an accepted order that it no longer has is in the database
+// by then.
 func (s sales) Ordered(ctx context.Context, v *voucher.Voucher, userID int64) (bool, error) {
 	var all []order.Order
 	if v.Policy.Flow == voucher.FlowAdmission {

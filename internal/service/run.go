@@ -28,9 +28,9 @@ import (
 	"seckill/internal/web"
 )
 
-// Run runs the service from start to stop. It is also the diagram of the system: everything is wired here. It
-// returns when ctx has ended and everything is closed, or with the error that prevented the start or ended
-// the serving. Text for people goes to out, the log to logs.
+// Run runs the service from start to stop. It is also the diagram of the system: everything is wired here. It returns
+// when ctx has ended and everything is closed, or with the error that prevented the start or ended the serving. Text
+// for people goes to out, the log to logs.
 func Run(ctx context.Context, cfg Config, out, logs io.Writer) (err error) {
 	// Deferred calls run in reverse order, so the log ends last.
 	log, lines := startLog(cfg, logs)

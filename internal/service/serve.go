@@ -16,9 +16,9 @@ import (
 	"seckill/internal/httpserver"
 )
 
-// serve listens and serves the API until ctx ends, and then stops; see [shutdown]. Meanwhile it runs the
-// given background work, which gets the URL of the service and ends with its context. That goes on as long as requests
-// are served: for instance, somebody has to watch whether Redis evicts keys.
+// serve listens and serves the API until ctx ends, and then stops; see [shutdown]. Meanwhile it runs the given
+// background work, which gets the URL of the service and ends with its context. That goes on as long as requests are
+// served: for instance, somebody has to watch whether Redis evicts keys.
 func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handler, log *slog.Logger, background ...func(ctx context.Context, url string) error) error {
 	public, err := listen(ctx, "SECKILL_ADDR", cfg.Addr)
 	if err != nil {
@@ -67,9 +67,9 @@ func serve(ctx context.Context, cfg Config, api *httpapi.API, handler http.Handl
 	return serving.Wait()
 }
 
-// answerTimeout is how long requests may take to answer after their contexts were cancelled. What was sent already
-// goes on: a commit with its wait for the row (8 s while the database hangs), then the query for the outcome of the
-// order (2 s), then the release of the lock (3 s).
+// answerTimeout is how long requests may take to answer after their contexts were cancelled. What was sent already goes
+// on: a commit with its wait for the row (8 s while the database hangs), then the query for the outcome of the order (2
+// s), then the release of the lock (3 s).
 const answerTimeout = 14 * time.Second
 
 // drainer is what [httpapi.API] does about a stop, stopper what [httpserver.Server] does.

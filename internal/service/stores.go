@@ -22,10 +22,10 @@ import (
 type stores struct {
 	db    *database.DB
 	redis redis.UniversalClient
-	// orders is the same Redis, with a client for the admission flow that retries nothing by itself. A
-	// cluster client is an exception: it follows its slots and tries another node after a failure,
-	// whatever its number of retries. There the gate prevents the repetition of commands that must not be
-	// decided twice, and the commands of fulfil may be repeated.
+	// orders is the same Redis, with a client for the admission flow that retries nothing by itself. A cluster client
+	// is an exception: it follows its slots and tries another node after a failure, whatever its number of retries.
+	// There the gate prevents the repetition of commands that must not be decided twice, and the commands of fulfil may
+	// be repeated.
 	orders redis.UniversalClient
 	// nodes are independent Redis servers, for the locks that use several.
 	nodes []red.Client
@@ -34,7 +34,8 @@ type stores struct {
 	closers []func() error
 }
 
-// admission returns the store of accepted orders, which writes nothing while the database and Redis do not belong together.
+// admission returns the store of accepted orders, which writes nothing while the database and Redis do not belong
+// together.
 func (s *stores) admission() *database.AdmissionStore {
 	return s.db.AdmissionStore().WithPair(s.pair.Generation)
 }
@@ -46,8 +47,8 @@ func newPairing(cfg Config, client redis.UniversalClient, db *database.DB, log *
 	})
 }
 
-// startPairing looks whether the stores belong together, and looks again until the stores are closed. A start that fails for
-// another reason should not have paired them before.
+// startPairing looks whether the stores belong together, and looks again until the stores are closed. A start that
+// fails for another reason should not have paired them before.
 func (s *stores) startPairing(ctx context.Context) {
 	if s.pair == nil {
 		return

@@ -16,7 +16,8 @@ func TestConditionalCommands(t *testing.T) {
 	conditionalCommands(t, simulate.NewRedis(t).Client(t))
 }
 
-// conditionalCommands checks what DELIFEQ and SET IFEQ reply and do. commands_servers_test.go asks a real server the same.
+// conditionalCommands checks what DELIFEQ and SET IFEQ reply and do. commands_servers_test.go asks a real server the
+// same.
 func conditionalCommands(t *testing.T, client *redis.Client) {
 	const value, list, none = "key", "list", "none"
 	fail.NowIf(t, client.RPush(t.Context(), list, 1).Err())

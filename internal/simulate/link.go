@@ -12,8 +12,8 @@ import (
 // DialFunc opens a connection, as net.Dialer.DialContext does.
 type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// Link carries the connections of one process, to servers in this process or elsewhere, and fails on demand. The servers
-// keep working: only this process cannot reach them.
+// Link carries the connections of one process, to servers in this process or elsewhere, and fails on demand. The
+// servers keep working: only this process cannot reach them.
 type Link struct {
 	dial DialFunc
 
@@ -34,8 +34,8 @@ type Link struct {
 type Loss int
 
 const (
-	// Reset closes the connection instead of delivering the reply. A client that
-	// repeats failed commands repeats this one.
+	// Reset closes the connection instead of delivering the reply. A client that repeats failed commands repeats this
+	// one.
 	Reset Loss = iota
 	// Silence keeps the connection open, but nothing arrives on it any more.
 	Silence
@@ -58,8 +58,8 @@ func NewLink() *Link {
 	return &Link{dial: new(net.Dialer).DialContext, conns: make(map[*faultyConn]struct{})}
 }
 
-// Over returns a dial function whose connections go through the link. They are made by dial: [Redis.Dial] of one server,
-// or a function that chooses among several.
+// Over returns a dial function whose connections go through the link. They are made by dial: [Redis.Dial] of one
+// server, or a function that chooses among several.
 func (l *Link) Over(dial DialFunc) DialFunc {
 	return func(ctx context.Context, transport, addr string) (net.Conn, error) {
 		return l.connect(ctx, dial, transport, addr)
@@ -175,25 +175,23 @@ func (l *Link) Received() int {
 	return l.received
 }
 
-// Observe resets both counters. From then on it calls before, if that is not nil,
-// ahead of every send with the number of the send, from 1.
+// Observe resets both counters. From then on it calls before, if that is not nil, ahead of every send with the number
+// of the send, from 1.
 func (l *Link) Observe(before func(n int)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent, l.received, l.before = 0, 0, before
 }
 
-// LoseReply loses the reply to the nth send from now, counted from 1. When the reply
-// arrives, and so the server has carried out the request, notice is called if it is
-// not nil.
+// LoseReply loses the reply to the nth send from now, counted from 1. When the reply arrives, and so the server has
+// carried out the request, notice is called if it is not nil.
 func (l *Link) LoseReply(n int, how Loss, notice func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.loss = &loss{how: how, after: n, notice: notice}
 }
 
-// send is called ahead of every write. It returns the loss that is planned for the
-// reply to this write, or nil.
+// send is called ahead of every write. It returns the loss that is planned for the reply to this write, or nil.
 func (l *Link) send() *loss {
 	n, before, due, delay := l.admit()
 	if before != nil {

@@ -53,9 +53,9 @@ func (r *Redis) arrive([]byte) {
 // Options returns the options of a client of this server that works in a bubble.
 func (r *Redis) Options() *redis.Options { return ClientOptions(r.Dial) }
 
-// ClientOptions returns options for a client that works in a bubble: it asks no resolver, starts nothing in the background
-// (after PoolSize failed dials go-redis does), and repeats no command. Nobody waits for one of its connections: go-redis shares
-// the timers of those who do among all bubbles, and synctest ends the program.
+// ClientOptions returns options for a client that works in a bubble: it asks no resolver, starts nothing in the
+// background (after PoolSize failed dials go-redis does), and repeats no command. Nobody waits for one of its
+// connections: go-redis shares the timers of those who do among all bubbles, and synctest ends the program.
 func ClientOptions(dial DialFunc) *redis.Options {
 	return &redis.Options{
 		Addr: "127.0.0.1:1", Dialer: dial, DialerRetries: 1, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true,
@@ -103,8 +103,8 @@ func (r *Redis) resume(paused chan struct{}) {
 }
 
 // Refuse has refuse called ahead of every command, also of those that a script calls. What it returns, if it is not
-// empty, is the error with which the server answers in place of carrying the command out. nil ends it. refuse runs while
-// the server is locked: it must not wait.
+// empty, is the error with which the server answers in place of carrying the command out. nil ends it. refuse runs
+// while the server is locked: it must not wait.
 func (r *Redis) Refuse(refuse func(command string, args ...string) string) {
 	if refuse == nil {
 		r.SetHook(nil)

@@ -15,8 +15,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// TestSourcesPrintWhatTheySay runs the blocks that consist of redis-cli commands, each on an empty server, and
-// compares what they print.
+// TestSourcesPrintWhatTheySay runs the blocks that consist of redis-cli commands, each on an empty server, and compares
+// what they print.
 func TestSourcesPrintWhatTheySay(t *testing.T) {
 	cli := testkit.Tool(t, "apt-get install redis-tools", "redis-cli")
 	server := testkit.NewRedis(t)

@@ -1,5 +1,5 @@
-// Package sources_test checks docs/sources.md and docs/misconceptions.md: that they have every section that an experiment
-// names, judge every claim, and that their commands print what they say.
+// Package sources_test checks docs/sources.md and docs/misconceptions.md: that they have every section that an
+// experiment names, judge every claim, and that their commands print what they say.
 package sources_test
 
 import (
@@ -19,8 +19,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// TestSourcesHaveEverySection: what an experiment names as its source is a section of
-// docs/sources.md.
+// TestSourcesHaveEverySection: what an experiment names as its source is a section of docs/sources.md.
 func TestSourcesHaveEverySection(t *testing.T) {
 	documents := sections(t)
 	if len(documents) != 5 {

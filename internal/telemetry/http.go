@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Handler starts a span for each request to the API and continues the trace in the
-// request's traceparent header. Health checks and metrics get no span.
+// Handler starts a span for each request to the API and continues the trace in the request's traceparent header. Health
+// checks and metrics get no span.
 func (t *Tracing) Handler(next http.Handler) http.Handler {
 	if t == nil {
 		return next
@@ -44,8 +44,8 @@ func (t *Tracing) Handler(next http.Handler) http.Handler {
 
 const api = "/api/v1/"
 
-// Route returns the route of a path, with parameters in place of ids. It is "" for a
-// path that is not the API's, so that the set of span names stays finite.
+// Route returns the route of a path, with parameters in place of ids. It is "" for a path that is not the API's, so
+// that the set of span names stays finite.
 func Route(path string) string {
 	parts := strings.Split(strings.TrimPrefix(path, api), "/")
 	if parts[0] == "locks" {
@@ -79,8 +79,8 @@ type responseWriter struct {
 	wroteHeader bool
 }
 
-// WriteHeader implements [http.ResponseWriter]. Informational statuses (1xx) may precede
-// the final one and are not remembered.
+// WriteHeader implements [http.ResponseWriter]. Informational statuses (1xx) may precede the final one and are not
+// remembered.
 func (w *responseWriter) WriteHeader(status int) {
 	if !w.wroteHeader && status >= http.StatusOK {
 		w.status, w.wroteHeader = status, true

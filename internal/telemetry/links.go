@@ -16,8 +16,8 @@ import (
 // maxLinks is the largest number of links of a span: OpenTelemetry's default limit.
 const maxLinks = 128
 
-// startLinked starts a span in a new trace. With links, which lead to sampled spans only,
-// it is always sampled; without, the configured sampler decides.
+// startLinked starts a span in a new trace. With links, which lead to sampled spans only, it is always sampled;
+// without, the configured sampler decides.
 func (t *Tracing) startLinked(name string, links []trace.Link, opts ...trace.SpanStartOption) trace.Span {
 	tracer := t.tracer
 	if len(links) > 0 {
@@ -27,8 +27,8 @@ func (t *Tracing) startLinked(name string, links []trace.Link, opts ...trace.Spa
 	return span
 }
 
-// Calls starts a span for each call to Redis that decides on orders, and links it with
-// the spans of these decisions in both directions. The call passes its traceparent on.
+// Calls starts a span for each call to Redis that decides on orders, and links it with the spans of these decisions in
+// both directions. The call passes its traceparent on.
 func (t *Tracing) Calls(o admission.Observer) admission.Observer {
 	if t == nil {
 		return o
@@ -61,8 +61,8 @@ func (t *Tracing) Calls(o admission.Observer) admission.Observer {
 	return o
 }
 
-// transaction is the span of a database transaction, linked to the calls that accepted its
-// orders. entries are child spans of these calls, each with a link to the transaction.
+// transaction is the span of a database transaction, linked to the calls that accepted its orders. entries are child
+// spans of these calls, each with a link to the transaction.
 type transaction struct {
 	trace.Span
 	entries []trace.Span
@@ -85,8 +85,8 @@ func (t *Tracing) startTransaction(name string, batch []contract.Accepted) trans
 	return tx
 }
 
-// end ends the spans with the transaction's result. A transaction whose result is unknown
-// is repeated with spans of its own.
+// end ends the spans with the transaction's result. A transaction whose result is unknown is repeated with spans of its
+// own.
 func (t transaction) end(err error) {
 	for _, span := range append(t.entries, t.Span) {
 		if err != nil {
@@ -103,8 +103,8 @@ type call struct {
 	orders      int // their number
 }
 
-// callsOf lists the calls that accepted the orders of a batch, in order of appearance.
-// Orders without a traceparent are left out.
+// callsOf lists the calls that accepted the orders of a batch, in order of appearance. Orders without a traceparent are
+// left out.
 func callsOf(batch []contract.Accepted) []call {
 	var calls []call
 	for i := range batch {
@@ -126,8 +126,8 @@ func callsOf(batch []contract.Accepted) []call {
 // traceparentKey is the key of the traceparent in a W3C Trace Context carrier.
 const traceparentKey = "traceparent"
 
-// formatTraceparent returns the traceparent of a span; "" if the span is not sampled, as a
-// link to it would lead nowhere.
+// formatTraceparent returns the traceparent of a span; "" if the span is not sampled, as a link to it would lead
+// nowhere.
 func formatTraceparent(span trace.SpanContext) string {
 	if !span.IsSampled() {
 		return ""

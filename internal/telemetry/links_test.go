@@ -29,8 +29,7 @@ func (g gateFunc) Admit(ctx context.Context, _ *voucher.Voucher, _ order.Order) 
 	return nil
 }
 
-// request sends an order with a traceparent, and calls decide with the context of its
-// decision.
+// request sends an order with a traceparent, and calls decide with the context of its decision.
 func request(t *testing.T, tracing *telemetry.Tracing, traceparent string, decide func(context.Context)) {
 	handler := tracing.Handler(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		_ = tracing.Gate(gateFunc{decide: decide}).Admit(req.Context(), nil, order.Order{})

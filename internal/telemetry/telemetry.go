@@ -1,5 +1,5 @@
-// Package telemetry traces requests with OpenTelemetry if an endpoint is configured.
-// Otherwise it wraps nothing and costs nothing.
+// Package telemetry traces requests with OpenTelemetry if an endpoint is configured. Otherwise it wraps nothing and
+// costs nothing.
 //
 // # Spans
 //
@@ -9,8 +9,8 @@
 //	└─ fulfil.entries                  the orders of the call that one transaction handles
 //	fulfil.persist, fulfil.reject      one transaction of a fulfil worker
 //
-// A call and a transaction serve many requests, which belong to different traces or to
-// none. So each starts a trace of its own, and links connect them in both directions:
+// A call and a transaction serve many requests, which belong to different traces or to none. So each starts a trace of
+// its own, and links connect them in both directions:
 //
 //	from                  to
 //	admission.decide      its admission.call
@@ -18,15 +18,14 @@
 //	fulfil.entries        the transaction; the parent is the call
 //	fulfil.persist        the calls that accepted its orders, at most 128
 //
-// Between the processes, each entry of the stream carries the traceparent of its call.
-// Attributes name the orders, too: seckill.order_id on a decision, seckill.order_ids on a
-// transaction.
+// Between the processes, each entry of the stream carries the traceparent of its call. Attributes name the orders, too:
+// seckill.order_id on a decision, seckill.order_ids on a transaction.
 //
-// A call is sampled if one of its decisions is, and a transaction if one of its calls is.
-// So no chain breaks when only some traces are sampled.
+// A call is sampled if one of its decisions is, and a transaction if one of its calls is. So no chain breaks when only
+// some traces are sampled.
 //
-// OpenTelemetry's own environment variables set the sampler (OTEL_TRACES_SAMPLER), the
-// service's name (OTEL_SERVICE_NAME), headers, timeouts and batches.
+// OpenTelemetry's own environment variables set the sampler (OTEL_TRACES_SAMPLER), the service's name
+// (OTEL_SERVICE_NAME), headers, timeouts and batches.
 package telemetry
 
 import (
@@ -57,9 +56,8 @@ const TracesPath = "/v1/traces"
 // scope is the instrumentation scope of the spans.
 const scope = "seckill"
 
-// Start returns a Tracing that sends spans to the collector at endpoint; nil if endpoint
-// is "". It does not connect yet. While the collector is unreachable spans are lost;
-// nothing else is affected.
+// Start returns a Tracing that sends spans to the collector at endpoint; nil if endpoint is "". It does not connect
+// yet. While the collector is unreachable spans are lost; nothing else is affected.
 func Start(ctx context.Context, endpoint string, log *slog.Logger) (*Tracing, error) {
 	if endpoint == "" {
 		return nil, nil
@@ -97,8 +95,8 @@ func (t *Tracing) Close(ctx context.Context) {
 	}
 }
 
-// loggingExporter logs when the collector becomes unreachable and when it is back. The SDK
-// would report errors to a handler that is global to the process.
+// loggingExporter logs when the collector becomes unreachable and when it is back. The SDK would report errors to a
+// handler that is global to the process.
 type loggingExporter struct {
 	sdk.SpanExporter
 	log         *slog.Logger

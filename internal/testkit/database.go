@@ -35,15 +35,15 @@ func SQLite(t TB) Database {
 	return Database{Engine: "sqlite", DSN: filepath.Join(t.TempDir(), "seckill.db")}
 }
 
-// MariaDB returns an empty database on the MariaDB server that all tests of this binary share. It is
-// dropped at the end of the test.
+// MariaDB returns an empty database on the MariaDB server that all tests of this binary share. It is dropped at the end
+// of the test.
 func MariaDB(t TB) Database {
 	t.Helper()
 	return sharedDatabase(t, &binary.mariadb, mariaDB{})
 }
 
-// MySQL returns an empty database on the MySQL server that all tests of this binary share. It is
-// dropped at the end of the test.
+// MySQL returns an empty database on the MySQL server that all tests of this binary share. It is dropped at the end of
+// the test.
 func MySQL(t TB) Database {
 	t.Helper()
 	return sharedDatabase(t, &binary.mysql, mySQL{})
@@ -62,8 +62,8 @@ func sharedDatabase(t TB, server *shared[*sqlProcess], engine sqlEngine) Databas
 	return db
 }
 
-// withoutSync makes a server commit without waiting for the disk: a test binary makes thousands of
-// commits, and does not test the disk. It is for shared servers only, which nobody kills.
+// withoutSync makes a server commit without waiting for the disk: a test binary makes thousands of commits, and does
+// not test the disk. It is for shared servers only, which nobody kills.
 var withoutSync = []string{"--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync", "--innodb-doublewrite=0"}
 
 // database creates an empty database.

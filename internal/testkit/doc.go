@@ -14,11 +14,10 @@
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 //
-// Shared servers ([Redis], [MariaDB], [MySQL], [ZooKeeper]) start with the first test that needs them
-// and serve the whole binary. Tests are separated by key prefix ([KeyPrefix]) or by database (each call
-// returns a new one). A test that kills or pauses a server starts its own ([NewRedis], [NewMariaDB],
-// [NewMySQL], [NewZooKeeper], [Galera]). A [Proxy] injects network faults between a server and its
-// clients.
+// Shared servers ([Redis], [MariaDB], [MySQL], [ZooKeeper]) start with the first test that needs them and serve the
+// whole binary. Tests are separated by key prefix ([KeyPrefix]) or by database (each call returns a new one). A test
+// that kills or pauses a server starts its own ([NewRedis], [NewMariaDB], [NewMySQL], [NewZooKeeper], [Galera]). A
+// [Proxy] injects network faults between a server and its clients.
 //
 // A test belongs to one of three tiers, and its file's name says to which:
 //

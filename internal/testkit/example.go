@@ -11,8 +11,8 @@ import (
 )
 
 // ExamplesNeed skips the Examples of a package, with a message, where they may not use real servers, or where one that
-// they need is not installed; with REQUIRE_INFRA=1 one that is not installed makes them fail instead. Call it in TestMain
-// before [Main]. The servers are those of [Installed].
+// they need is not installed; with REQUIRE_INFRA=1 one that is not installed makes them fail instead. Call it in
+// TestMain before [Main]. The servers are those of [Installed].
 func ExamplesNeed(servers ...string) {
 	flag.Parse() // the flags of the test binary, so that the one below is not overwritten
 	for _, server := range servers {
@@ -31,8 +31,8 @@ func ExamplesNeed(servers ...string) {
 	}
 }
 
-// Example returns a TB for an Example, which has no *testing.T, and the function that ends it. An error panics: the output
-// of an Example is what it is compared with.
+// Example returns a TB for an Example, which has no *testing.T, and the function that ends it. An error panics: the
+// output of an Example is what it is compared with.
 func Example() (t TB, end func()) {
 	e := &exampleTB{}
 	e.ctx, e.cancel = context.WithCancel(context.Background())

@@ -16,14 +16,14 @@ import (
 
 // GaleraCluster is a cluster of MariaDB servers with synchronous replication, for one test. Every node takes writes.
 type GaleraCluster struct {
-	// Nodes may be killed, paused and restarted one at a time. More than half of them must stay up:
-	// otherwise the rest lose the quorum and stop serving. Restart returns when the node has caught up.
+	// Nodes may be killed, paused and restarted one at a time. More than half of them must stay up: otherwise the rest
+	// lose the quorum and stop serving. Restart returns when the node has caught up.
 	Nodes []*SQLServer
 }
 
-// Galera starts a cluster of n nodes for this test alone and returns when all of them have joined. It
-// takes a few seconds. The nodes are stopped at the end of the test. A node that is killed or paused
-// is expelled after one second (by default it is five).
+// Galera starts a cluster of n nodes for this test alone and returns when all of them have joined. It takes a few
+// seconds. The nodes are stopped at the end of the test. A node that is killed or paused is expelled after one second
+// (by default it is five).
 func Galera(t TB, n int) *GaleraCluster {
 	t.Helper()
 	provider, err := galeraProvider()
@@ -75,8 +75,8 @@ type galeraNode struct {
 	joined  bool
 }
 
-// A node listens on three ports: the one for clients, and at these distances from it those for the
-// group and for incremental transfers.
+// A node listens on three ports: the one for clients, and at these distances from it those for the group and for
+// incremental transfers.
 const galeraGroup, galeraIST = 1, 2
 
 func (g *galera) start(t TB, i int, cluster *GaleraCluster) error {

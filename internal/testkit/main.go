@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests of a package (m is the *[testing.M]), stops the shared servers, and fails
-// if a goroutine has leaked. In a process of [StartChild] it runs one of the children instead. It does not return.
+// Main runs the tests of a package (m is the *[testing.M]), stops the shared servers, and fails if a goroutine has
+// leaked. In a process of [StartChild] it runs one of the children instead. It does not return.
 func Main(m interface{ Run() int }, children ...Children) {
 	MainIfReaper()
 	for _, c := range children {
@@ -45,9 +45,8 @@ func Main(m interface{ Run() int }, children ...Children) {
 	os.Exit(code)
 }
 
-// abandonedByProxy ignores goroutines that toxiproxy leaks, about once in some hundred runs, when a
-// proxy is closed or its toxics change while data passes through it: they wait to send to a receiver
-// that has gone.
+// abandonedByProxy ignores goroutines that toxiproxy leaks, about once in some hundred runs, when a proxy is closed or
+// its toxics change while data passes through it: they wait to send to a receiver that has gone.
 func abandonedByProxy() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*NoopToxic).Pipe"),
@@ -55,9 +54,8 @@ func abandonedByProxy() []goleak.Option {
 	}
 }
 
-// shutdownTimeout is how long goroutines get to end by themselves. After Close, a go-redis pool
-// whose dials have failed continues in the background until it has slept for a second, or until a
-// dial of up to 5 s has ended.
+// shutdownTimeout is how long goroutines get to end by themselves. After Close, a go-redis pool whose dials have failed
+// continues in the background until it has slept for a second, or until a dial of up to 5 s has ended.
 const shutdownTimeout = 7 * time.Second
 
 // leakedGoroutines returns an error that shows the goroutines that do not end in time.
@@ -75,13 +73,12 @@ type discardLogger struct{}
 func (discardLogger) Printf(context.Context, string, ...any) {}
 func (discardLogger) Print(...any)                           {}
 
-// Close stops the shared servers, and then the reaper, which kills and removes what is left. In a
-// test binary, [Main] calls it. An experiment calls it after its own cleanup, when it starts nothing
-// more. A second call does nothing.
+// Close stops the shared servers, and then the reaper, which kills and removes what is left. In a test binary, [Main]
+// calls it. An experiment calls it after its own cleanup, when it starts nothing more. A second call does nothing.
 func Close() error { return binary.close() }
 
-// Folder returns a new temporary folder and the function that removes it. If the program dies
-// before that, the reaper removes it.
+// Folder returns a new temporary folder and the function that removes it. If the program dies before that, the reaper
+// removes it.
 func Folder() (path string, remove func() error, err error) { return binary.folder("") }
 
 // KeyPrefix returns a unique prefix for keys on a shared server, such as "t-TestRelease-7:".
@@ -89,8 +86,8 @@ func KeyPrefix(t TB) string {
 	return fmt.Sprintf("t-%s-%d:", strings.NewReplacer("/", "-", " ", "_").Replace(t.Name()), binary.next())
 }
 
-// binary holds the state of the program as a whole, usually a test binary. It is a package variable
-// because [testing.M] cannot pass values from TestMain to a test.
+// binary holds the state of the program as a whole, usually a test binary. It is a package variable because [testing.M]
+// cannot pass values from TestMain to a test.
 var binary testBinary
 
 type testBinary struct {
@@ -108,8 +105,8 @@ type testBinary struct {
 // next returns a number that is unique in this binary.
 func (b *testBinary) next() int64 { return b.counter.Add(1) }
 
-// folder returns a new temporary folder under parent ("" means the system's), which the reaper knows
-// of, and the function that removes it.
+// folder returns a new temporary folder under parent ("" means the system's), which the reaper knows of, and the
+// function that removes it.
 func (b *testBinary) folder(parent string) (path string, remove func() error, err error) {
 	if allowed() != nil { // in go test there is no reaper, and nobody kills this process on purpose
 		path, err := os.MkdirTemp(parent, "seckill-test-")
@@ -155,8 +152,8 @@ func (b *testBinary) close() error {
 	return err
 }
 
-// shared is a server that is started once, by the first caller, and closed once. A failed start is
-// remembered, so that a hundred tests do not wait for it a hundred times.
+// shared is a server that is started once, by the first caller, and closed once. A failed start is remembered, so that
+// a hundred tests do not wait for it a hundred times.
 type shared[S interface{ close() error }] struct {
 	mu      sync.Mutex
 	started bool

@@ -94,8 +94,8 @@ func closeTwice(t *testing.T) {
 	waitRemoved(t, folder) // nobody removed it: the reaper did
 }
 
-// endAbnormally starts two servers, and a process that has a child of its own, which the kernel does not kill with it. It
-// ends this process without stopping them.
+// endAbnormally starts two servers, and a process that has a child of its own, which the kernel does not kill with it.
+// It ends this process without stopping them.
 func endAbnormally(t *testing.T, how string) {
 	parent := testkit.Start(t, testkit.Command{Path: "/bin/sh", Args: []string{"-c", `/bin/sleep 1000 & echo "child $!"; wait`}})
 	fmt.Printf("left process %s in %s\n", parent.WaitLine(t, `child (\d+)`)[1], testkit.Redis(t).Dir())

@@ -25,8 +25,7 @@ func (mariaDB) locate() (sqlProgram, error) {
 	return sqlProgram{path: path}, err
 }
 
-// initialize copies a data folder that mariadb-install-db filled once on this machine. That takes a
-// tenth of the time.
+// initialize copies a data folder that mariadb-install-db filled once on this machine. That takes a tenth of the time.
 func (m mariaDB) initialize(program sqlProgram, dir string) error {
 	template, err := m.template(program)
 	if err != nil {
@@ -35,9 +34,8 @@ func (m mariaDB) initialize(program sqlProgram, dir string) error {
 	return os.CopyFS(dir, os.DirFS(template))
 }
 
-// template returns the path of a freshly initialized data folder in the user's cache folder, and
-// creates it if it does not exist. Its name contains a hash of everything that its content depends on,
-// so it is never out of date.
+// template returns the path of a freshly initialized data folder in the user's cache folder, and creates it if it does
+// not exist. Its name contains a hash of everything that its content depends on, so it is never out of date.
 func (m mariaDB) template(program sqlProgram) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

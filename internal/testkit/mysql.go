@@ -17,14 +17,14 @@ func (mySQL) name() string { return "mysql" }
 const (
 	mySQLHow = "where apt only has MariaDB, sudo scripts/mysql-root.sh provides it in a folder; else install MySQL 8 or newer"
 
-	// rootMySQLd and rootTemplate are the paths of the program and of an initialized data folder,
-	// below the folder that scripts/mysql-root.sh makes.
+	// rootMySQLd and rootTemplate are the paths of the program and of an initialized data folder, below the folder that
+	// scripts/mysql-root.sh makes.
 	rootMySQLd   = "/usr/sbin/mysqld"
 	rootTemplate = "/var/lib/seckill-template"
 )
 
-// locate prefers a mysqld on the PATH that is MySQL's: if MariaDB is installed, its server has that
-// name. Otherwise it looks into the folder that scripts/mysql-root.sh makes.
+// locate prefers a mysqld on the PATH that is MySQL's: if MariaDB is installed, its server has that name. Otherwise it
+// looks into the folder that scripts/mysql-root.sh makes.
 func (mySQL) locate() (sqlProgram, error) {
 	if err := allowed(); err != nil {
 		return sqlProgram{}, err
@@ -52,9 +52,9 @@ func (mySQL) locate() (sqlProgram, error) {
 	return sqlProgram{path: rootMySQLd, root: root}, nil
 }
 
-// rootOverTCP is executed by the server before it listens: a new MySQL accepts root from "localhost"
-// only, and without name look-ups the tests come from 127.0.0.1. It is not logged: a server whose log has what its primary's has
-// not cannot become a replica.
+// rootOverTCP is executed by the server before it listens: a new MySQL accepts root from "localhost" only, and without
+// name look-ups the tests come from 127.0.0.1. It is not logged: a server whose log has what its primary's has not
+// cannot become a replica.
 const rootOverTCP = `SET sql_log_bin = 0;
 CREATE USER IF NOT EXISTS root@'127.0.0.1';
 GRANT ALL ON *.* TO root@'127.0.0.1' WITH GRANT OPTION;

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// output keeps the latest output of a process, stdout and stderr together, and wakes the goroutines that wait
-// for more.
+// output keeps the latest output of a process, stdout and stderr together, and wakes the goroutines that wait for more.
 type output struct {
 	reading sync.Mutex // held while nobody reads
 
@@ -29,8 +28,7 @@ func (o *output) Write(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	o.text = append(o.text, p...)
 	if over := len(o.text) - outputLimit; over > 0 {
-		// Cut at the end of a line, and a large part at once, so that not every further line moves a
-		// megabyte.
+		// Cut at the end of a line, and a large part at once, so that not every further line moves a megabyte.
 		cut := over + outputLimit/4
 		if end := bytes.IndexByte(o.text[cut:], '\n'); end >= 0 {
 			cut += end + 1

@@ -9,18 +9,16 @@ import (
 	"syscall"
 )
 
-// Ports are chosen below the range from which the kernel chooses ports for outgoing connections (32768
-// and up on Linux, 49152 elsewhere). So no client gets the port of a server that is down for a moment,
-// and no client that redials it connects to itself. This holds for every port of a server: the bus of
-// a cluster node is far above its client port.
+// Ports are chosen below the range from which the kernel chooses ports for outgoing connections (32768 and up on Linux,
+// 49152 elsewhere). So no client gets the port of a server that is down for a moment, and no client that redials it
+// connects to itself. This holds for every port of a server: the bus of a cluster node is far above its client port.
 const (
 	firstPort = 15000
 	lastPort  = 31999
 )
 
-// freePort returns a port of 127.0.0.1 on which nobody listens, nor on the ports at the given
-// distances above it; all of them are within the range. Another process may take one before the server
-// does: see [withFreePort].
+// freePort returns a port of 127.0.0.1 on which nobody listens, nor on the ports at the given distances above it; all
+// of them are within the range. Another process may take one before the server does: see [withFreePort].
 func freePort(above ...int) (int, error) {
 	last := lastPort
 	for _, distance := range above {
@@ -36,8 +34,8 @@ func freePort(above ...int) (int, error) {
 	return 0, fmt.Errorf("find a free port: 100 tries failed: %w", err)
 }
 
-// FreeAddr returns an address of 127.0.0.1 on which nobody listens. No client gets its port for an outgoing
-// connection, so it stays free unless another server of these tests takes it.
+// FreeAddr returns an address of 127.0.0.1 on which nobody listens. No client gets its port for an outgoing connection,
+// so it stays free unless another server of these tests takes it.
 func FreeAddr(t TB) string {
 	t.Helper()
 	check(t, allowed())
@@ -63,9 +61,9 @@ func free(port int, above ...int) error {
 // portTries is the number of ports to try before a start fails.
 const portTries = 5
 
-// withFreePort calls start with a free port, and again with another one if the port was taken in the
-// meantime. A start that fails for any other reason is not repeated. above are the distances from its
-// port at which the server listens, too.
+// withFreePort calls start with a free port, and again with another one if the port was taken in the meantime. A start
+// that fails for any other reason is not repeated. above are the distances from its port at which the server listens,
+// too.
 func withFreePort(start func(port int) error, above ...int) error {
 	for try := 1; ; try++ {
 		port, err := freePort(above...)
@@ -79,8 +77,8 @@ func withFreePort(start func(port int) error, above ...int) error {
 	}
 }
 
-// taken reports whether a start failed because the server could not bind. Not every server says why it
-// ended (ZooKeeper without a logger is silent), so the ports are checked, too.
+// taken reports whether a start failed because the server could not bind. Not every server says why it ended (ZooKeeper
+// without a logger is silent), so the ports are checked, too.
 func taken(err error, port int, above ...int) bool {
 	if errors.Is(err, errEnded) {
 		err = errors.Join(err, free(port, above...))

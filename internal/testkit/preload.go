@@ -8,8 +8,8 @@ import (
 )
 
 // Preload compiles a C file to a library, and returns the environment variable (NAME=value) that makes a server load it
-// before all others, so that its functions replace those of the C library. Where no compiler is installed, it skips
-// the test like [Tool].
+// before all others, so that its functions replace those of the C library. Where no compiler is installed, it skips the
+// test like [Tool].
 func Preload(t TB, source string) string {
 	t.Helper()
 	cc := Tool(t, "apt-get install gcc libc6-dev", cmp.Or(os.Getenv("CC"), "gcc"))

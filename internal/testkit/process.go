@@ -24,8 +24,8 @@ type Command struct {
 	// Unprivileged has another user run it if the test is root, for a program that refuses root.
 	Unprivileged bool
 
-	// Stdin is its standard input; nil means none. Stdout receives all of its standard output before
-	// the process counts as ended; nil means [Process.Output], together with stderr.
+	// Stdin is its standard input; nil means none. Stdout receives all of its standard output before the process counts
+	// as ended; nil means [Process.Output], together with stderr.
 	Stdin  *os.File
 	Stdout io.Writer
 }
@@ -40,8 +40,8 @@ type Process struct {
 }
 
 const (
-	// readyTimeout is how long a process may take to become ready or to print an awaited line. It is
-	// generous: it is only reached when something is wrong, and a loaded machine is not wrong.
+	// readyTimeout is how long a process may take to become ready or to print an awaited line. It is generous: it is
+	// only reached when something is wrong, and a loaded machine is not wrong.
 	readyTimeout = 60 * time.Second
 	// stopGrace is how long Stop waits after SIGTERM.
 	stopGrace = 20 * time.Second
@@ -51,8 +51,8 @@ const (
 	pollEvery = 10 * time.Millisecond
 )
 
-// Start starts a process. At the end of the test it is killed, if it is still running; if the test
-// failed, its output is logged.
+// Start starts a process. At the end of the test it is killed, if it is still running; if the test failed, its output
+// is logged.
 func Start(t TB, c Command) *Process {
 	t.Helper()
 	p, err := start(c)
@@ -119,8 +119,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// StopReading leaves what the process prints unread until resume is called, as a log driver that hangs does: once a pipe is
-// full, the process' writes to it block.
+// StopReading leaves what the process prints unread until resume is called, as a log driver that hangs does: once a
+// pipe is full, the process' writes to it block.
 func (p *Process) StopReading() (resume func()) {
 	p.output.reading.Lock()
 	return p.output.reading.Unlock
@@ -144,8 +144,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop sends SIGTERM, waits, and returns the result of Wait: nil for exit code 0. A process that does
-// not end within 20 seconds is killed, which is an error.
+// Stop sends SIGTERM, waits, and returns the result of Wait: nil for exit code 0. A process that does not end within 20
+// seconds is killed, which is an error.
 func (p *Process) Stop() error {
 	p.signal(sigTerm)
 	p.signal(sigCont) // a paused process takes no SIGTERM
@@ -161,15 +161,15 @@ func (p *Process) Stop() error {
 // Terminate sends SIGTERM and does not wait.
 func (p *Process) Terminate() { p.signal(sigTerm) }
 
-// Pause stops the process at any instruction (SIGSTOP), like a long garbage collection or a suspended
-// machine. It returns when no thread runs any more, or when the process has ended.
+// Pause stops the process at any instruction (SIGSTOP), like a long garbage collection or a suspended machine. It
+// returns when no thread runs any more, or when the process has ended.
 func (p *Process) Pause() {
 	p.t.Helper()
 	p.pause(p.t)
 }
 
-// pause waits for the threads, because one of them has to run before the signal reaches the others. Until then, which is
-// milliseconds on a busy machine, a server goes on to answer.
+// pause waits for the threads, because one of them has to run before the signal reaches the others. Until then, which
+// is milliseconds on a busy machine, a server goes on to answer.
 func (p *Process) pause(t TB) {
 	t.Helper()
 	p.signal(sigStop)
@@ -196,9 +196,9 @@ func (p *Process) signal(sig syscall.Signal) {
 	}
 }
 
-// WaitLine waits until the process has printed a line that matches the regular expression, and returns
-// its submatches as [regexp.Regexp.FindStringSubmatch] does. The test fails if the process ends without
-// such a line, or after a minute.
+// WaitLine waits until the process has printed a line that matches the regular expression, and returns its submatches
+// as [regexp.Regexp.FindStringSubmatch] does. The test fails if the process ends without such a line, or after a
+// minute.
 func (p *Process) WaitLine(t TB, pattern string) []string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -221,8 +221,7 @@ func (p *Process) WaitLine(t TB, pattern string) []string {
 	}
 }
 
-// WaitHTTP waits until a GET of the url returns 200. The test fails if the process ends before that, or
-// after a minute.
+// WaitHTTP waits until a GET of the url returns 200. The test fails if the process ends before that, or after a minute.
 func (p *Process) WaitHTTP(t TB, url string) {
 	t.Helper()
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -248,9 +247,8 @@ func (p *Process) WaitHTTP(t TB, url string) {
 
 var errEnded = errors.New("the process ended before it was ready")
 
-// waitReady polls until ready returns nil. It fails when the process ends (errEnded, and
-// [syscall.EADDRINUSE] if its output says so) or after readyTimeout. The error includes the end of the
-// output.
+// waitReady polls until ready returns nil. It fails when the process ends (errEnded, and [syscall.EADDRINUSE] if its
+// output says so) or after readyTimeout. The error includes the end of the output.
 func (p *Process) waitReady(ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
@@ -271,8 +269,7 @@ func (p *Process) waitReady(ready func(context.Context) error) error {
 	}
 }
 
-// whileAlive returns a context that ends with the process: after that, another process may answer on
-// its port.
+// whileAlive returns a context that ends with the process: after that, another process may answer on its port.
 func (p *Process) whileAlive(ctx context.Context) (alive context.Context, cancel context.CancelFunc) {
 	alive, cancel = context.WithCancel(ctx)
 	go func() {
@@ -285,8 +282,8 @@ func (p *Process) whileAlive(ctx context.Context) (alive context.Context, cancel
 	return alive, cancel
 }
 
-// whyEnded derives the error from the output, which is all that remains of a server that could not
-// bind. Every server here prints the system's error text, some with a capital letter.
+// whyEnded derives the error from the output, which is all that remains of a server that could not bind. Every server
+// here prints the system's error text, some with a capital letter.
 func (p *Process) whyEnded() error {
 	if strings.Contains(strings.ToLower(p.Output()), syscall.EADDRINUSE.Error()) {
 		return fmt.Errorf("%w: %w", errEnded, syscall.EADDRINUSE)

@@ -14,8 +14,8 @@ type programs struct {
 	path map[string]string
 }
 
-// Program returns the path of cmd/name, built without the race detector. The tests of a binary share
-// it, since linking takes seconds, and all programs lie in one folder, where lab looks for api.
+// Program returns the path of cmd/name, built without the race detector. The tests of a binary share it, since linking
+// takes seconds, and all programs lie in one folder, where lab looks for api.
 func Program(t TB, name string) string {
 	t.Helper()
 	check(t, allowed())

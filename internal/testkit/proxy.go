@@ -55,8 +55,8 @@ func NewProxy(t TB, upstream string) *Proxy {
 // Addr returns the address under which clients reach the server, host:port. It stays the same over Cut and Reset.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Latency adds d to each round trip, half of it in each direction, in whole milliseconds. It replaces
-// earlier calls; 0 removes the delay. Connections stay open.
+// Latency adds d to each round trip, half of it in each direction, in whole milliseconds. It replaces earlier calls; 0
+// removes the delay. Connections stay open.
 func (p *Proxy) Latency(d time.Duration) {
 	p.t.Helper()
 	there := (d / 2).Truncate(time.Millisecond)
@@ -65,8 +65,8 @@ func (p *Proxy) Latency(d time.Duration) {
 	check(p.t, errors.Join(p.delay(requests, there), p.delay(replies, d-there)))
 }
 
-// BlackholeReplies forwards requests and drops the replies: the server executes them, and the clients
-// get no answer. Connections stay open and new ones are accepted.
+// BlackholeReplies forwards requests and drops the replies: the server executes them, and the clients get no answer.
+// Connections stay open and new ones are accepted.
 func (p *Proxy) BlackholeReplies() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -82,8 +82,8 @@ func (p *Proxy) Cut() {
 	p.proxy.Stop()
 }
 
-// Reset removes all faults. It closes the open connections, because a stream with dropped bytes cannot
-// continue, and accepts new ones.
+// Reset removes all faults. It closes the open connections, because a stream with dropped bytes cannot continue, and
+// accepts new ones.
 func (p *Proxy) Reset() {
 	p.t.Helper()
 	p.mu.Lock()
@@ -92,8 +92,8 @@ func (p *Proxy) Reset() {
 	check(p.t, p.reopen())
 }
 
-// reopen opens the proxy again at its address. A child process that is being started at this moment has a
-// copy of the old listener until it executes its program, so the port can be in use a little longer.
+// reopen opens the proxy again at its address. A child process that is being started at this moment has a copy of the
+// old listener until it executes its program, so the port can be in use a little longer.
 func (p *Proxy) reopen() error {
 	for end := time.Now().Add(portReleaseTimeout); ; time.Sleep(pollEvery) {
 		if err := p.open(); !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
@@ -102,8 +102,8 @@ func (p *Proxy) reopen() error {
 	}
 }
 
-// SetUpstream forwards to another server from now on, like a virtual address that follows the primary.
-// It closes the open connections and removes all faults, as Reset does.
+// SetUpstream forwards to another server from now on, like a virtual address that follows the primary. It closes the
+// open connections and removes all faults, as Reset does.
 func (p *Proxy) SetUpstream(upstream string) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -112,8 +112,8 @@ func (p *Proxy) SetUpstream(upstream string) {
 	p.Reset()
 }
 
-// open creates a new proxy of the library, without faults. Removing the faults from the old one would
-// rebuild connections that are just ending.
+// open creates a new proxy of the library, without faults. Removing the faults from the old one would rebuild
+// connections that are just ending.
 func (p *Proxy) open() error {
 	p.proxy = toxiproxy.NewProxy(p.api, "testkit", p.addr, p.upstream)
 	if err := p.proxy.Start(); err != nil {

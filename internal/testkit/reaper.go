@@ -16,19 +16,18 @@ import (
 	"time"
 )
 
-// reaper cleans up after a test binary that could not do so itself. It is a shell process in a
-// process group of its own that reads lines from a pipe. Only the test binary holds the other end, so
-// the end of the input means that the binary has died. Where there is no shell, it is this program
-// again: see [MainIfReaper].
+// reaper cleans up after a test binary that could not do so itself. It is a shell process in a process group of its own
+// that reads lines from a pipe. Only the test binary holds the other end, so the end of the input means that the binary
+// has died. Where there is no shell, it is this program again: see [MainIfReaper].
 type reaper struct {
 	mu    sync.Mutex
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 }
 
-// reaperScript reads "+group N", "-group N", "+folder PATH" and "-folder PATH". At the end of the input
-// it kills the process groups and removes the folders that were added and not removed from its lists.
-// Paths are made by testBinary.folder and contain no newline.
+// reaperScript reads "+group N", "-group N", "+folder PATH" and "-folder PATH". At the end of the input it kills the
+// process groups and removes the folders that were added and not removed from its lists. Paths are made by
+// testBinary.folder and contain no newline.
 const reaperScript = `
 trap '' HUP INT TERM
 groups=' '
@@ -56,9 +55,9 @@ const reaperEnv = "SECKILL_TESTKIT_REAPER"
 // mayReap means that this program calls [MainIfReaper]: started again, it is a reaper and nothing else.
 var mayReap atomic.Bool
 
-// MainIfReaper turns this process into a reaper, and does not return, if it was started as one. A program
-// that starts servers where there is no shell, as in an image with nothing but programs, calls it first in
-// its main. [Main] does so for test binaries.
+// MainIfReaper turns this process into a reaper, and does not return, if it was started as one. A program that starts
+// servers where there is no shell, as in an image with nothing but programs, calls it first in its main. [Main] does so
+// for test binaries.
 func MainIfReaper() {
 	if os.Getenv(reaperEnv) == "" {
 		mayReap.Store(true)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Clock is the wall clock of one redis-server, which a test can set wrong. The server's monotonic clock
-// is not changed, as when an operator or NTP sets a machine's time.
+// Clock is the wall clock of one redis-server, which a test can set wrong. The server's monotonic clock is not changed,
+// as when an operator or NTP sets a machine's time.
 type Clock struct {
 	t    TB
 	file string // libfaketime reads it each time the clock is read
@@ -16,8 +16,8 @@ type Clock struct {
 
 const faketimeHow = "apt-get install faketime, or make infra"
 
-// NewRedisWithClock starts a redis-server for this test alone, as NewRedis does, with a clock that is
-// right until the test changes it. It skips the test if libfaketime is not installed.
+// NewRedisWithClock starts a redis-server for this test alone, as NewRedis does, with a clock that is right until the
+// test changes it. It skips the test if libfaketime is not installed.
 func NewRedisWithClock(t TB, args ...string) (*RedisServer, *Clock) {
 	t.Helper()
 	library, err := faketime()
@@ -31,23 +31,22 @@ func NewRedisWithClock(t TB, args ...string) (*RedisServer, *Clock) {
 	})
 	clock := &Clock{t: t, file: filepath.Join(dir, "clock")}
 	clock.Jump(0)
-	// The C library is preloaded, too, so that it allocates the memory: jemalloc reads the clock before
-	// libfaketime is ready, and both fail.
+	// The C library is preloaded, too, so that it allocates the memory: jemalloc reads the clock before libfaketime is
+	// ready, and both fail.
 	return NewRedisEnv(t, []string{
 		"TZ=UTC", "FAKETIME_TIMESTAMP_FILE=" + clock.file, "FAKETIME_NO_CACHE=1", "FAKETIME_DONT_FAKE_MONOTONIC=1",
 		"LD_PRELOAD=" + library + ":libc.so.6",
 	}, args...), clock
 }
 
-// Jump sets the clock ahead of the right time by d (behind it if d is negative). It runs at the right
-// speed.
+// Jump sets the clock ahead of the right time by d (behind it if d is negative). It runs at the right speed.
 func (c *Clock) Jump(d time.Duration) {
 	c.t.Helper()
 	c.set(fmt.Sprintf("%+.3f", d.Seconds()))
 }
 
-// Drift makes the clock run faster than the right time by thousandths: 10 is one percent. The time at which
-// it is set counts as well, since the server's start.
+// Drift makes the clock run faster than the right time by thousandths: 10 is one percent. The time at which it is set
+// counts as well, since the server's start.
 func (c *Clock) Drift(thousandths int) {
 	c.t.Helper()
 	c.set(fmt.Sprintf("+0 x%.3f", 1+float64(thousandths)/1000))

@@ -7,9 +7,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failover promotes the replica of a healthy primary (SENTINEL FAILOVER), and returns once every sentinel
-// names the new primary. A sentinel turns the old primary into a replica some ten seconds later;
-// Failover does so at once, as an operator would. There is one replica.
+// Failover promotes the replica of a healthy primary (SENTINEL FAILOVER), and returns once every sentinel names the new
+// primary. A sentinel turns the old primary into a replica some ten seconds later; Failover does so at once, as an
+// operator would. There is one replica.
 func (s *Sentinel) Failover() {
 	s.t.Helper()
 	before := s.Primary()

@@ -16,9 +16,8 @@ import (
 // account is the ordinary user of [SQLServer.Account]. Most refusals do not affect root.
 const account = "seckill"
 
-// Account returns db with the DSN of an ordinary user, who has all privileges on that database and no
-// others. A service under test connects as this user: a server that is read-only, offline or out of
-// connections still serves root.
+// Account returns db with the DSN of an ordinary user, who has all privileges on that database and no others. A service
+// under test connects as this user: a server that is read-only, offline or out of connections still serves root.
 func (s *SQLServer) Account(t TB, db Database) Database {
 	t.Helper()
 	_, name, _ := strings.Cut(db.DSN, "/")
@@ -34,8 +33,8 @@ func (s *SQLServer) Account(t TB, db Database) Database {
 	return db
 }
 
-// SmallTablespace returns flags for [NewMariaDB] and [NewMySQL]: all tables share one file of at most
-// 32 MB, so that it can be filled. Without them a trigger answers [Refusals] with the error of a full disk.
+// SmallTablespace returns flags for [NewMariaDB] and [NewMySQL]: all tables share one file of at most 32 MB, so that it
+// can be filled. Without them a trigger answers [Refusals] with the error of a full disk.
 func SmallTablespace() []string {
 	return []string{"--innodb-file-per-table=OFF", tablespaceOf(smallTablespace), "--innodb-autoextend-increment=1"}
 }
@@ -47,18 +46,19 @@ func tablespaceOf(mb int) string {
 	return fmt.Sprintf("--innodb-data-file-path=ibdata1:12M:autoextend:max:%dM", mb)
 }
 
-// Refusal is a state of a database server in which it refuses every write, or those for one voucher, with the same error.
+// Refusal is a state of a database server in which it refuses every write, or those for one voucher, with the same
+// error.
 type Refusal struct {
 	Name string
 	// Number is the number of the server's error, 0 if the server reports none.
 	Number uint16
-	// Begin puts the server into the state. If the state would only affect new connections, it also closes
-	// the account's connections. end ends the state.
+	// Begin puts the server into the state. If the state would only affect new connections, it also closes the
+	// account's connections. end ends the state.
 	Begin func(ctx context.Context) (end func(ctx context.Context) error, err error)
 }
 
-// Refusals lists the refusals that the server supports for the users of db, which comes from
-// [SQLServer.Account]. Only one may be active at a time.
+// Refusals lists the refusals that the server supports for the users of db, which comes from [SQLServer.Account]. Only
+// one may be active at a time.
 func Refusals(server *SQLServer, db Database) []Refusal {
 	r := &refuser{server: server.process, db: db}
 	_, r.schema, _ = strings.Cut(db.DSN, "/")
@@ -105,8 +105,8 @@ func VoucherRefusals(server *SQLServer, db Database, voucherID int64) []Refusal 
 	}
 }
 
-// MissingVoucher is the state of a server that does not have the row of a voucher, like a replica that lags and took over.
-// The other vouchers are not affected: the row is moved to another table, and later back.
+// MissingVoucher is the state of a server that does not have the row of a voucher, like a replica that lags and took
+// over. The other vouchers are not affected: the row is moved to another table, and later back.
 func MissingVoucher(server *SQLServer, db Database, voucherID int64) Refusal {
 	r := &refuser{server: server.process, db: db}
 	_, r.schema, _ = strings.Cut(db.DSN, "/")
@@ -120,8 +120,8 @@ func MissingVoucher(server *SQLServer, db Database, voucherID int64) Refusal {
 	}, []string{"INSERT INTO " + vouchers + " SELECT * FROM " + away, "DROP TABLE " + away})}
 }
 
-// LockedVoucher is the state of a server on which somebody keeps the row of a voucher locked. Writes of the voucher wait for
-// it until they time out.
+// LockedVoucher is the state of a server on which somebody keeps the row of a voucher locked. Writes of the voucher
+// wait for it until they time out.
 func LockedVoucher(server *SQLServer, db Database, voucherID int64) Refusal {
 	r := &refuser{server: server.process, db: db}
 	_, r.schema, _ = strings.Cut(db.DSN, "/")
@@ -197,8 +197,8 @@ func (r *refuser) changes(begin, end []string) func(context.Context) (func(conte
 	}
 }
 
-// connections returns the ids of an account's connections. SHOW PROCESSLIST also works while a session runs a
-// statement with an emoji; on MySQL, information_schema.processlist then answers error 3854.
+// connections returns the ids of an account's connections. SHOW PROCESSLIST also works while a session runs a statement
+// with an emoji; on MySQL, information_schema.processlist then answers error 3854.
 func connections(ctx context.Context, admin *sql.Conn, account string) ([]int64, error) {
 	rows, err := admin.QueryContext(ctx, "SHOW PROCESSLIST")
 	if err != nil {
@@ -306,13 +306,13 @@ const tableFull = 1114
 // diskFull fills the tablespace of a server with [SmallTablespace].
 //
 // DROP TABLE writes an undo log, and a full tablespace has no page for it. So a second transaction inserts 6 MB before
-// the tablespace is full. Its rollback needs no new page, and frees the space that DROP TABLE needs: whole extents
-// of 1 MB, and several of them. InnoDB keeps some for other uses, and the service writes again at once. With
-// 512 KB, DROP TABLE found the tablespace full in one of 20 runs.
+// the tablespace is full. Its rollback needs no new page, and frees the space that DROP TABLE needs: whole extents of 1
+// MB, and several of them. InnoDB keeps some for other uses, and the service writes again at once. With 512 KB, DROP
+// TABLE found the tablespace full in one of 20 runs.
 //
-// MariaDB 10.11 aborts when it has no space to undo a write ("[FATAL] InnoDB: Error (Out of disk space) in rollback"), and
-// once started again at the next DROP TABLE. An operator gives it more space first, and so does this, also if DROP TABLE
-// still finds the tablespace full.
+// MariaDB 10.11 aborts when it has no space to undo a write ("[FATAL] InnoDB: Error (Out of disk space) in rollback"),
+// and once started again at the next DROP TABLE. An operator gives it more space first, and so does this, also if DROP
+// TABLE still finds the tablespace full.
 func (r *refuser) diskFull(ctx context.Context) (func(context.Context) error, error) {
 	empty, err := r.fillDisk(ctx)
 	for r.aborted(err) {

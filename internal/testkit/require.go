@@ -18,7 +18,8 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s not found on PATH: %s", e.Server, e.How)
 }
 
-// Installed returns nil if the server is installed, so that a test that needs it would run here, else an error, such as a
+// Installed returns nil if the server is installed, so that a test that needs it would run here, else an error, such as
+// a
 // *[MissingError]. It starts no server. The names are "redis-server", "valkey-server" (9 or later), "mariadbd", "galera",
 // "mysqld" (MySQL's own), "vtcombo", "zookeeper" and "libfaketime".
 func Installed(server string) error {
@@ -65,15 +66,15 @@ func check(t TB, err error) {
 	t.Fatalf("testkit: %v", err)
 }
 
-// Require ends the test if err, of [Installed] for instance, is not nil: it fails the test, or skips it if a
-// program is not installed and REQUIRE_INFRA=1 is not set.
+// Require ends the test if err, of [Installed] for instance, is not nil: it fails the test, or skips it if a program is
+// not installed and REQUIRE_INFRA=1 is not set.
 func Require(t TB, err error) {
 	t.Helper()
 	check(t, err)
 }
 
-// Tool returns the path of a program that a test runs, under the first of its names that is installed. If
-// none is, the test is skipped, unless REQUIRE_INFRA=1. The parameter how says how to install it.
+// Tool returns the path of a program that a test runs, under the first of its names that is installed. If none is, the
+// test is skipped, unless REQUIRE_INFRA=1. The parameter how says how to install it.
 func Tool(t TB, how string, names ...string) string {
 	t.Helper()
 	check(t, allowed())
@@ -86,8 +87,7 @@ func Tool(t TB, how string, names ...string) string {
 	return ""
 }
 
-// lookUp finds a server's program on the PATH, or in the folders for servers, which a user's PATH often
-// lacks.
+// lookUp finds a server's program on the PATH, or in the folders for servers, which a user's PATH often lacks.
 func lookUp(name, how string) (string, error) {
 	if err := allowed(); err != nil {
 		return "", err

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Without process groups and stop signals no servers can be started. This file only lets the package
-// compile. The servers are not available on such systems either, so their tests skip before.
+// Without process groups and stop signals no servers can be started. This file only lets the package compile. The
+// servers are not available on such systems either, so their tests skip before.
 
 const (
 	sigKill = syscall.SIGKILL

@@ -33,8 +33,8 @@ func signalGroup(pid int, sig syscall.Signal) error {
 	return nil
 }
 
-// NotifyResumed returns a channel that receives a signal whenever [Process.Resume] continues this process. A test's child
-// process that waits for the signal in the middle of its work is certain to have been paused there.
+// NotifyResumed returns a channel that receives a signal whenever [Process.Resume] continues this process. A test's
+// child process that waits for the signal in the middle of its work is certain to have been paused there.
 func NotifyResumed() <-chan os.Signal {
 	resumed := make(chan os.Signal, 1)
 	signal.Notify(resumed, sigCont)

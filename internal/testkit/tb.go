@@ -3,9 +3,9 @@ package testkit
 import "context"
 
 // TB is what this package needs of a test or an experiment. *testing.T and *testing.B implement it through
-// [testing.TB]. The laboratory has its own implementation and so does not link the package testing.
-// Fatalf and Skipf do not return: they end the goroutine or panic. Skipf is called only when something
-// is not installed and REQUIRE_INFRA=1 is not set. [Installed] tells that in advance.
+// [testing.TB]. The laboratory has its own implementation and so does not link the package testing. Fatalf and Skipf do
+// not return: they end the goroutine or panic. Skipf is called only when something is not installed and REQUIRE_INFRA=1
+// is not set. [Installed] tells that in advance.
 type TB interface {
 	Helper()
 	Name() string

@@ -10,8 +10,8 @@ const (
 	untilEvery, untilAtMost = 5 * time.Millisecond, 100 * time.Millisecond
 )
 
-// Until waits until condition reports true. It fails t with what was awaited if that takes more than two minutes.
-// The longer it waits, the less often it looks: tests run beside others, and a look may cost a request.
+// Until waits until condition reports true. It fails t with what was awaited if that takes more than two minutes. The
+// longer it waits, the less often it looks: tests run beside others, and a look may cost a request.
 func Until(t TB, what string, condition func() bool) {
 	t.Helper()
 	for begun := time.Now(); !condition(); {

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// shardForwarder listens on a socket, the only kind of address at which vtcombo looks for MySQL, and leads each connection
-// to the server of a shard. vtcombo has one such address for all shards, so the name of the database, in the client's first
-// packet, tells which one is meant. A connection without a name goes to the first shard.
+// shardForwarder listens on a socket, the only kind of address at which vtcombo looks for MySQL, and leads each
+// connection to the server of a shard. vtcombo has one such address for all shards, so the name of the database, in the
+// client's first packet, tells which one is meant. A connection without a name goes to the first shard.
 type shardForwarder struct {
 	listener net.Listener
 	shards   []string
@@ -46,8 +46,8 @@ func (f *shardForwarder) close() {
 	f.running.Wait()
 }
 
-// serve greets the client as a server does that is up, reads which shard it wants, and then only copies. The users have no
-// password, so the answer fits the greeting of any server.
+// serve greets the client as a server does that is up, reads which shard it wants, and then only copies. The users have
+// no password, so the answer fits the greeting of any server.
 func (f *shardForwarder) serve(client net.Conn) {
 	defer client.Close()
 	var greeting []byte

@@ -119,8 +119,8 @@ func TestCacheListIsBounded(t *testing.T) {
 	})
 }
 
-// A client that asks for all cached pages again and again makes the store list about 50 pages a second. The first page is
-// at most the TTL old, and each other page a second. None is refused.
+// A client that asks for all cached pages again and again makes the store list about 50 pages a second. The first page
+// is at most the TTL old, and each other page a second. None is refused.
 func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		begun := time.Now()
@@ -154,8 +154,8 @@ func TestCachePagesAreRefreshedWithinABound(t *testing.T) {
 	})
 }
 
-// The stock that is shown is at most the TTL old, however many vouchers are asked for, and the store is queried at
-// a bounded rate.
+// The stock that is shown is at most the TTL old, however many vouchers are asked for, and the store is queried at a
+// bounded rate.
 func TestCacheRefreshesAreBounded(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		const vouchers = 500
@@ -178,8 +178,8 @@ func TestCacheRefreshesAreBounded(t *testing.T) {
 	})
 }
 
-// The stock that is shown is not older than the TTL if the store answers within the time that a reader waits, even
-// if nobody has asked for a while and others ask at the same time. If the store is slower, it is the last known.
+// The stock that is shown is not older than the TTL if the store answers within the time that a reader waits, even if
+// nobody has asked for a while and others ask at the same time. If the store is slower, it is the last known.
 func TestCacheShowsNoOldStock(t *testing.T) {
 	cached(t, func(t *testing.T, store *slowStore, cache *voucher.Cache) {
 		store.delay = 150 * time.Millisecond
@@ -222,8 +222,8 @@ func TestCacheShowsNoOldStock(t *testing.T) {
 	})
 }
 
-// A voucher that was created in this process is returned at once, even if it was requested before and an earlier load is
-// still running, whether that finds nothing or fails.
+// A voucher that was created in this process is returned at once, even if it was requested before and an earlier load
+// is still running, whether that finds nothing or fails.
 func TestCacheReturnsNewVouchersAtOnce(t *testing.T) {
 	down := errors.New("down")
 	for name, failure := range map[string]*error{"the load finds nothing": nil, "the load fails": &down} {

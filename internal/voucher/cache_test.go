@@ -174,8 +174,8 @@ func TestCacheRemembersAFailureShortly(t *testing.T) {
 	})
 }
 
-// While the store is down or hangs, the cache serves the last answer after a short wait at most, and asks the store again
-// after each TTL or each query that hung.
+// While the store is down or hangs, the cache serves the last answer after a short wait at most, and asks the store
+// again after each TTL or each query that hung.
 func TestCacheOutlivesItsStore(t *testing.T) {
 	down := errors.New("down")
 	for name, test := range map[string]struct {

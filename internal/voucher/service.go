@@ -24,8 +24,8 @@ type Service struct {
 	Store   Store
 	IDs     IDs
 	Lockers Lockers
-	// Unsuited returns the field of a policy with which the database cannot sell, and the reason; an empty field if it can. nil
-	// is a database that can sell under any policy.
+	// Unsuited returns the field of a policy with which the database cannot sell, and the reason; an empty field if it
+	// can. nil is a database that can sell under any policy.
 	Unsuited func(Policy) (field, why string)
 	// Admission says that the server supports the admission flow.
 	Admission bool
@@ -40,9 +40,9 @@ type Service struct {
 	Cache *Cache
 }
 
-// Create creates a voucher. It sets the stock, the version and the time of creation. It also sets the ID,
-// unless v has one that was reserved for it: if another attempt has created a voucher with that ID, Create
-// returns that one. Its errors are [ErrInvalid], [ErrLabOnly] and the store's.
+// Create creates a voucher. It sets the stock, the version and the time of creation. It also sets the ID, unless v has
+// one that was reserved for it: if another attempt has created a voucher with that ID, Create returns that one. Its
+// errors are [ErrInvalid], [ErrLabOnly] and the store's.
 func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	// The store keeps UTC with microseconds, so the same values are validated and returned.
 	v.BeginAt = v.BeginAt.UTC().Truncate(time.Microsecond)
@@ -83,8 +83,7 @@ func (s *Service) Create(ctx context.Context, v Voucher) (*Voucher, error) {
 	}
 	v.Stock, v.Version, v.Revision = v.InitialStock, 0, 1
 	if err := s.Store.CreateVoucher(ctx, &v); err != nil {
-		// It may exist all the same: the reply was lost, or an earlier attempt with the same ID was still
-		// running.
+		// It may exist all the same: the reply was lost, or an earlier attempt with the same ID was still running.
 		if created, absent := s.Store.DurableVoucher(ctx, v.ID); absent == nil {
 			s.cache(created)
 			return created, nil

@@ -118,8 +118,8 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-// newYearsEve9999 is the last second of the year 9999 in a time zone, hours from UTC. West of UTC it is already
-// the next year in UTC.
+// newYearsEve9999 is the last second of the year 9999 in a time zone, hours from UTC. West of UTC it is already the
+// next year in UTC.
 func newYearsEve9999(hours int) time.Time {
 	return time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", hours*3600))
 }
@@ -150,7 +150,8 @@ func TestCreateReturnsTheVoucherOfAnotherAttempt(t *testing.T) {
 	}
 }
 
-// A voucher whose commit got no answer is confirmed once it is on the disk: while it is only visible, a crash can undo it.
+// A voucher whose commit got no answer is confirmed once it is on the disk: while it is only visible, a crash can undo
+// it.
 func TestCreateWhoseReplyWasLost(t *testing.T) {
 	errFlush := errors.New("the disk hangs")
 	lost := func(*voucher.Voucher) error { return errStore }

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Messages returns the texts of the pages by language and key. A name in braces in a text is replaced when it is
-// shown.
+// Messages returns the texts of the pages by language and key. A name in braces in a text is replaced when it is shown.
 func Messages() (map[string]map[string]string, error) {
 	names, err := fs.Glob(files, "messages/*.json")
 	if err != nil {

@@ -95,8 +95,8 @@ func newSite(pages map[string]string, cfg Config, more map[string]string) (*Site
 	return s, nil
 }
 
-// addStatic adds the files of the folder static, more of them, and as modules the locks, and the messages of each page in
-// each language.
+// addStatic adds the files of the folder static, more of them, and as modules the locks, and the messages of each page
+// in each language.
 func (s *Site) addStatic(more map[string]string, messages map[string]map[string]string, pages, here []string) error {
 	names, err := fs.ReadDir(files, "static")
 	if err != nil {

@@ -40,9 +40,8 @@ func newBench(ctx context.Context, addr string) (*bench, error) {
 
 func (b *bench) close() { _ = b.stats.Close() }
 
-// measure lets the workers of a scenario use a subject. Grants during the warm-up do not count; a wait that
-// began in it counts from its beginning. Counting commands costs a little speed, so it has measurements of its
-// own.
+// measure lets the workers of a scenario use a subject. Grants during the warm-up do not count; a wait that began in it
+// counts from its beginning. Counting commands costs a little speed, so it has measurements of its own.
 func (b *bench) measure(ctx context.Context, s scenario, sub subject, warmUp, duration time.Duration, counting bool) (*measurement, error) {
 	var sent counter
 	to := target{addr: b.addr}
@@ -153,8 +152,8 @@ func (b *bench) executed(ctx context.Context) (int64, error) {
 	return executed(stats), err
 }
 
-// executed sums the calls in INFO commandstats, except those of INFO itself. The server counts the commands of
-// scripts as well as the scripts.
+// executed sums the calls in INFO commandstats, except those of INFO itself. The server counts the commands of scripts
+// as well as the scripts.
 func executed(stats string) int64 {
 	var sum int64
 	for line := range strings.Lines(stats) {
@@ -225,8 +224,7 @@ func (r *running) work(ctx context.Context, l *locker, id int) {
 		if r.open.Load() {
 			t.waits = append(t.waits, time.Since(asked))
 		}
-		// A lock may end with the context it was acquired under, so that what is
-		// seen after that proves nothing.
+		// A lock may end with the context it was acquired under, so that what is seen after that proves nothing.
 		if r.inside[key].Add(1) != 1 && ctx.Err() == nil {
 			t.violations++
 		}

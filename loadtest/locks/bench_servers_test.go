@@ -46,8 +46,8 @@ func TestEverySubject(t *testing.T) {
 				if m.Violations > 0 {
 					t.Errorf("two holders %d times", m.Violations)
 				}
-				// Of grants that were under way when the measurement began, not all commands are counted, and a command that
-				// is under way when it ends may be executed later.
+				// Of grants that were under way when the measurement began, not all commands are counted, and a command
+				// that is under way when it ends may be executed later.
 				edge := float64(s.workers) / float64(m.Grants)
 				if m.Sent+edge < 1 || m.Executed+edge < m.Sent {
 					t.Errorf("%.1f commands sent and %.1f executed per grant", m.Sent, m.Executed)
@@ -84,7 +84,8 @@ func TestLateCountLacksNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// SET and EVALSHA are sent, GET and DEL are executed as well. Each worker may be in the midst of a pair at both ends.
+	// SET and EVALSHA are sent, GET and DEL are executed as well. Each worker may be in the midst of a pair at both
+	// ends.
 	const sent, executed = 2, 4
 	edge := float64(2*executed*s.workers) / float64(m.Grants)
 	if m.Sent+edge < sent || m.Executed+edge < executed {
@@ -92,8 +93,8 @@ func TestLateCountLacksNothing(t *testing.T) {
 	}
 }
 
-// measureUntil measures for 100 ms, then twice as long and so on until it has seen enough. On a busy machine the workers
-// or the server may be kept from running for all of a short measurement.
+// measureUntil measures for 100 ms, then twice as long and so on until it has seen enough. On a busy machine the
+// workers or the server may be kept from running for all of a short measurement.
 func measureUntil(t *testing.T, enough func(*measurement) bool, measure func(window time.Duration) (*measurement, error)) *measurement {
 	t.Helper()
 	for window := 100 * ms; ; window *= 2 {

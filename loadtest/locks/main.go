@@ -1,12 +1,10 @@
-// Command locks compares this project's Redis locks with the best-known Go libraries,
-// all on one redis-server in one run, and prints one Markdown table.
+// Command locks compares this project's Redis locks with the best-known Go libraries, all on one redis-server in one
+// run, and prints one Markdown table.
 //
-// Every subject runs every scenario once per round. The rounds follow each other, so
-// that other load on the machine affects all subjects alike. The table shows medians
-// over the rounds and, in brackets, the minimum and the maximum.
+// Every subject runs every scenario once per round. The rounds follow each other, so that other load on the machine
+// affects all subjects alike. The table shows medians over the rounds and, in brackets, the minimum and the maximum.
 //
-// It is a module of its own, so that the libraries it compares with do not enter the
-// go.mod of the project.
+// It is a module of its own, so that the libraries it compares with do not enter the go.mod of the project.
 package main
 
 import (
@@ -145,8 +143,8 @@ func measureAll(ctx context.Context, o options, out, progress io.Writer) (err er
 	return err
 }
 
-// rounds measures, the counting round last. Each round begins with another subject. A measurement that fails is
-// missing in its row; the others continue.
+// rounds measures, the counting round last. Each round begins with another subject. A measurement that fails is missing
+// in its row; the others continue.
 func rounds(ctx context.Context, b *bench, o options, countFor time.Duration, rows []*row, progress io.Writer) error {
 	var failed []error
 	for round := range o.rounds + 1 {

@@ -12,8 +12,7 @@ type measurement struct {
 	Grants    int     `json:"grants"`
 	PerSecond float64 `json:"per_second"`
 
-	// Waits, from asking for the lock to having it. Those that the end of the
-	// measurement cut short count in Max alone.
+	// Waits, from asking for the lock to having it. Those that the end of the measurement cut short count in Max alone.
 	P50 time.Duration `json:"p50_ns"`
 	P99 time.Duration `json:"p99_ns"`
 	Max time.Duration `json:"max_ns"`
@@ -26,8 +25,8 @@ type measurement struct {
 	GaveUp     int `json:"gave_up"`    // waits that the library ended by a limit of its own
 	Violations int `json:"violations"` // grants while another goroutine held the key
 
-	// Commands per grant: what the clients sent, and what the server executed,
-	// commands called by scripts included. Only where commands are counted.
+	// Commands per grant: what the clients sent, and what the server executed, commands called by scripts included.
+	// Only where commands are counted.
 	Sent     float64 `json:"sent_per_grant,omitempty"`
 	Executed float64 `json:"executed_per_grant,omitempty"`
 }

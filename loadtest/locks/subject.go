@@ -34,8 +34,8 @@ type subject struct {
 
 // locker is a subject in use, with a connection or pool of its own.
 type locker struct {
-	// acquire waits until it has the key. It ends with ctx, and may give up before
-	// if the library has a limit; it is then called again.
+	// acquire waits until it has the key. It ends with ctx, and may give up before if the library has a limit; it is
+	// then called again.
 	acquire func(ctx context.Context, key string) (release func() error, err error)
 	close   func() error
 }
@@ -46,8 +46,8 @@ type target struct {
 	dial func(ctx context.Context, network, addr string) (net.Conn, error) // nil: as the library does by itself
 }
 
-// Settings that all subjects share. The waits are far longer than should ever occur; the polls are as short as
-// usual for a lock that is held for 1 ms.
+// Settings that all subjects share. The waits are far longer than should ever occur; the polls are as short as usual
+// for a lock that is held for 1 ms.
 const (
 	waitLimit = 30 * time.Second
 	lease     = 30 * time.Second // where a library has no default
@@ -78,7 +78,8 @@ func ours() []subject {
 func peers() []subject {
 	return []subject{
 		{name: "go-redis by hand", says: "SET NX PX and a script that compares and deletes, asked again every 5 ms", open: byHand(compareAndDelete, "")},
-		// With the commands that reentrant sends, which check for waiters, what is left is the difference of the clients.
+		// With the commands that reentrant sends, which check for waiters, what is left is the difference of the
+		// clients.
 		{name: "go-redis by hand, as reentrant", says: "SET NX PX and reentrant's release, asked again every 5 ms", open: byHand(deleteUnlessAwaited, "", ":queue")},
 		{name: "redsync", says: "go-redsync/redsync with its defaults: asked again after 50 to 250 ms, 32 times", open: redsyncWith()},
 		{name: "redsync 5 ms", says: "asked again every 5 ms, until the limit",
@@ -93,14 +94,13 @@ func peers() []subject {
 	}
 }
 
-// newClient returns the client of the libraries that use go-redis. It has the defaults, except that commands end
-// at the deadline of their context and that each goroutine has a connection, which makes all of them faster.
+// newClient returns the client of the libraries that use go-redis. It has the defaults, except that commands end at the
+// deadline of their context and that each goroutine has a connection, which makes all of them faster.
 func newClient(t target) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: t.addr, Dialer: t.dial, ContextTimeoutEnabled: true, PoolSize: 64})
 }
 
-// own opens a mechanism of this project. If it has a watchdog, its leases are renewed, since the options give no
-// lease.
+// own opens a mechanism of this project. If it has a watchdog, its leases are renewed, since the options give no lease.
 func own(name, says string, open func(*redis.Client) (lock.Locker, error)) subject {
 	return subject{name: name, says: says, ours: true, open: func(t target) (*locker, error) {
 		client := newClient(t)
@@ -133,8 +133,8 @@ const compareAndDelete = `if redis.call("get", KEYS[1]) == ARGV[1] then return r
 const deleteUnlessAwaited = `if redis.call("exists", KEYS[2]) == 0 and redis.call("get", KEYS[1]) == ARGV[1] then
 	return redis.call("del", KEYS[1]) end return 0`
 
-// byHand returns the lock that programs write without a library, with a script that releases it. The script's
-// keys are that of the lock with these endings.
+// byHand returns the lock that programs write without a library, with a script that releases it. The script's keys are
+// that of the lock with these endings.
 func byHand(release string, endings ...string) func(target) (*locker, error) {
 	script := redis.NewScript(release)
 	take := redis.SetArgs{Mode: "NX", TTL: lease}

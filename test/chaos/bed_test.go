@@ -56,8 +56,8 @@ func (b *bed) serve(i int, where harness.Stores) {
 	b.urls[i].Store(&p.URL)
 }
 
-// deal waits for a random moment of the load within a time, and returns the next strike. They are dealt like cards, so that
-// also a short run has each kind: the hands of a deck come one after the other, each of them shuffled.
+// deal waits for a random moment of the load within a time, and returns the next strike. They are dealt like cards, so
+// that also a short run has each kind: the hands of a deck come one after the other, each of them shuffled.
 func (b *bed) deal(within time.Duration, hands func() [][]strike) (next strike) {
 	b.t.Helper()
 	if len(b.deck) == 0 {

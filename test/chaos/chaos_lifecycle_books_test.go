@@ -64,8 +64,8 @@ type bookedLifecycle struct {
 }
 
 // read reads the books of a round. What is still on its way makes it an errNotAtRest. Money only moves on: once the
-// provider's payments are final and known, and then nothing is due in the database, the provider's books are final.
-// The orders are read at one moment with what is due: late money that is decided in between changes an order and the stock.
+// provider's payments are final and known, and then nothing is due in the database, the provider's books are final. The
+// orders are read at one moment with what is due: late money that is decided in between changes an order and the stock.
 func (c *lifecycleChaos) read(r *lifecycleRound) (b bookedRound, err error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
 	defer cancel()
@@ -120,8 +120,8 @@ func readOrders(ctx context.Context, books interface {
 	return orders, rows.Err()
 }
 
-// paymentsOf returns the provider's payments of some orders, if all of them are final and the database knows those
-// that were paid.
+// paymentsOf returns the provider's payments of some orders, if all of them are final and the database knows those that
+// were paid.
 func (c *lifecycleChaos) paymentsOf(ctx context.Context, orders map[string]bookedLifecycle) (some []providerPayment, err error) {
 	all, err := c.listPayments()
 	if err != nil {
@@ -198,8 +198,8 @@ func (c *lifecycleChaos) checkRound(n int, r *lifecycleRound) {
 	}
 }
 
-// checkMoney compares the provider's books with the orders: what it keeps has paid for a unit, each of which has
-// been paid for once.
+// checkMoney compares the provider's books with the orders: what it keeps has paid for a unit, each of which has been
+// paid for once.
 func (c *lifecycleChaos) checkMoney(n int, b bookedRound, paid map[string]bool) {
 	c.t.Helper()
 	kept := map[string]int{}

@@ -22,10 +22,11 @@ import (
 	"seckill/test/harness"
 )
 
-// TestChaosLifecycle runs rounds of sales that ask for payment, over two processes: under the locked flow, with one of the
-// ways to take from the stock, and under admission in turn. The buyers pay, pay twice, cancel, pay what they have cancelled, or do nothing, and the
-// administrator refunds. The provider is a process of its own that duplicates, reorders and loses its events, and lets
-// money arrive late. Meanwhile processes, Redis, MariaDB and the provider are killed or paused at random.
+// TestChaosLifecycle runs rounds of sales that ask for payment, over two processes: under the locked flow, with one of
+// the ways to take from the stock, and under admission in turn. The buyers pay, pay twice, cancel, pay what they have
+// cancelled, or do nothing, and the administrator refunds. The provider is a process of its own that duplicates,
+// reorders and loses its events, and lets money arrive late. Meanwhile processes, Redis, MariaDB and the provider are
+// killed or paused at random.
 //
 // Once a round has come to rest, the stock equation is exact, no order is paid and returned, and every unit of money
 // has either paid for a unit or gone back, once.
@@ -221,7 +222,8 @@ func openPaidSale(t *testing.T, stock int, policy string, processes ...harness.P
 	return harness.OpenSaleOf(t, fmt.Sprintf(`"stock":%d,"price_cents":%d,"pay_within_s":%d`, stock, lifecyclePrice, int(lifecyclePayWithin.Seconds())), policy, processes...)
 }
 
-// hands are the strikes of four rounds. In the first two each target is killed, all but the provider under the locked flow.
+// hands are the strikes of four rounds. In the first two each target is killed, all but the provider under the locked
+// flow.
 func (c *lifecycleChaos) hands() [][]strike {
 	kill := func(name string) strike { return func() { c.kill(name) } }
 	anyOf := func() string { return []string{"API", "API", "Redis", c.db.name, "provider"}[c.rng.IntN(5)] }

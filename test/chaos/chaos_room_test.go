@@ -18,11 +18,11 @@ import (
 	"seckill/test/harness"
 )
 
-// TestChaosRoom runs rounds of a sale with a waiting room over two processes, under both flows in turn. Visitors come before
-// the opening and after it, wait, leave, share their passes, and order without one, while processes and servers are killed
-// and paused, the replica of Redis is promoted, Redis loses the room, and the sale is paused. Nobody has an order without a
-// pass, no pass has two orders, no position that was told changes, nobody waits behind one who was served long ago, and the
-// books are exact.
+// TestChaosRoom runs rounds of a sale with a waiting room over two processes, under both flows in turn. Visitors come
+// before the opening and after it, wait, leave, share their passes, and order without one, while processes and servers
+// are killed and paused, the replica of Redis is promoted, Redis loses the room, and the sale is paused. Nobody has an
+// order without a pass, no pass has two orders, no position that was told changes, nobody waits behind one who was
+// served long ago, and the books are exact.
 func TestChaosRoom(t *testing.T) {
 	t.Parallel()
 	runChaosRoom(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 1))
@@ -167,7 +167,8 @@ func (r *roomRound) over() bool {
 	return r.closed || r.T.Failed()
 }
 
-// visit takes a ticket, waits, and orders. Some leave before they are called, some with a pass, and some try without one.
+// visit takes a ticket, waits, and orders. Some leave before they are called, some with a pass, and some try without
+// one.
 func (v *visitor) visit() {
 	leaves, wastes := v.user%7 == 0, v.user%11 == 0
 	for !v.over() {

@@ -16,9 +16,9 @@ import (
 	"seckill/test/harness"
 )
 
-// TestSoakChaosSteered is TestChaos while an administrator pauses, resumes, refills, shortens and extends the sale, and takes
-// units away, at random. Nobody is sold anything after a pause was told, and every change that was told, and no other one
-// that the record does not have, is part of the stock.
+// TestSoakChaosSteered is TestChaos while an administrator pauses, resumes, refills, shortens and extends the sale, and
+// takes units away, at random. Nobody is sold anything after a pause was told, and every change that was told, and no
+// other one that the record does not have, is part of the stock.
 func TestSoakChaosSteered(t *testing.T) {
 	testkit.Soak(t)
 	runChaosOf(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 20), openChaosMariaDB, true)

@@ -93,7 +93,8 @@ func (c *chaos) unread() {
 	c.wait()
 }
 
-// anotherRedis starts a process with the database of the others and a Redis of its own. It is refused until it is killed.
+// anotherRedis starts a process with the database of the others and a Redis of its own. It is refused until it is
+// killed.
 func (c *chaos) anotherRedis() {
 	c.t.Helper()
 	c.struck["another Redis"]++
@@ -111,8 +112,8 @@ func (c *chaos) anotherRedis() {
 	}
 }
 
-// epochBehind sets the epoch of the voucher that is sold back in the database, as a restore to a time before the voucher was
-// rebuilt does.
+// epochBehind sets the epoch of the voucher that is sold back in the database, as a restore to a time before the
+// voucher was rebuilt does.
 func (c *chaos) epochBehind() {
 	c.t.Helper()
 	c.struck["the database is an epoch behind"]++

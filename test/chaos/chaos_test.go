@@ -13,17 +13,16 @@ import (
 	"seckill/test/harness"
 )
 
-// TestChaos runs rounds of a sale by admission over two processes. In each round, processes and servers are
-// killed or paused at random while buyers come. Every buyer repeats the request, with one Idempotency-Key, until
-// it is answered. Beside that, the database refuses for reasons of its own, the replica of Redis is promoted
-// although the primary is healthy, and the memory of Redis is full or may be evicted. A third process is started with
-// another Redis, the database is set back to an epoch before the one of Redis, Redis forbids a command of the scripts,
-// and nobody reads the logs. Afterwards nothing is lost, duplicated, oversold or rejected. Every second voucher is split
-// into buckets.
+// TestChaos runs rounds of a sale by admission over two processes. In each round, processes and servers are killed or
+// paused at random while buyers come. Every buyer repeats the request, with one Idempotency-Key, until it is answered.
+// Beside that, the database refuses for reasons of its own, the replica of Redis is promoted although the primary is
+// healthy, and the memory of Redis is full or may be evicted. A third process is started with another Redis, the
+// database is set back to an epoch before the one of Redis, Redis forbids a command of the scripts, and nobody reads
+// the logs. Afterwards nothing is lost, duplicated, oversold or rejected. Every second voucher is split into buckets.
 //
 // A round does not wait until the orders of the one before are processed: entries that a process left behind are
-// claimed while others die. By the end of the next round all of them are processed and the audit is balanced. At
-// the end every order of every round is checked.
+// claimed while others die. By the end of the next round all of them are processed and the audit is balanced. At the
+// end every order of every round is checked.
 //
 // SECKILL_TEST_ROUNDS is the number of rounds (default 2, in which each kind of fault strikes once). SECKILL_TEST_SEED
 // determines the faults and their targets.
@@ -38,8 +37,8 @@ func TestSoakChaos(t *testing.T) {
 	runChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 30), openChaosMariaDB)
 }
 
-// TestSoakChaosGalera is TestChaos with a Galera cluster: each process writes to a node of its own, and nodes
-// are killed and paused.
+// TestSoakChaosGalera is TestChaos with a Galera cluster: each process writes to a node of its own, and nodes are
+// killed and paused.
 func TestSoakChaosGalera(t *testing.T) {
 	testkit.Soak(t)
 	runChaos(t, harness.Number(t, "SECKILL_TEST_ROUNDS", 10), openChaosGalera)

@@ -12,8 +12,9 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// TestSoakVitessMove moves the database of a running sale: from a MySQL server of its own behind a gate that has it as its one
-// shard, and from there to two shards. Buyers buy and pay meanwhile, under both flows. The steps are those of docs/scale.md.
+// TestSoakVitessMove moves the database of a running sale: from a MySQL server of its own behind a gate that has it as
+// its one shard, and from there to two shards. Buyers buy and pay meanwhile, under both flows. The steps are those of
+// docs/scale.md.
 func TestSoakVitessMove(t *testing.T) {
 	testkit.Soak(t)
 	m := &vitessMove{vitess: newVitessServers(t), plain: testkit.NewMySQL(t, "--log-bin=bin", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")}
@@ -116,7 +117,8 @@ func (m *vitessMove) addShards() {
 	for i, shard := range vitessShards {
 		tablet := m.vitess.Tablet(shard, testkit.NewMySQL(m.t, testkit.VitessFlags(2+i)...), "vt_seckill")
 		m.vitess.Control("PlannedReparentShard", "seckill/"+shard, "--new-primary", tablet.Alias)
-		// A column's character set is shown where the statement that made the table has named it, which is no difference.
+		// A column's character set is shown where the statement that made the table has named it, which is no
+		// difference.
 		m.vitess.Control("CopySchemaShard", "--skip-verify", "seckill/-", "seckill/"+shard)
 	}
 }

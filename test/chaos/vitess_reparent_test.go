@@ -7,8 +7,8 @@ import (
 	"seckill/test/harness"
 )
 
-// TestSoakVitessReparent has the shards of a running sale change their primaries, one after the other and as an operator plans it:
-// for an upgrade of a server, say. Buyers buy and pay meanwhile, under both flows.
+// TestSoakVitessReparent has the shards of a running sale change their primaries, one after the other and as an
+// operator plans it: for an upgrade of a server, say. Buyers buy and pay meanwhile, under both flows.
 func TestSoakVitessReparent(t *testing.T) {
 	testkit.Soak(t)
 	vitess := newVitessServers(t)

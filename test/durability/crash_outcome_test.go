@@ -36,9 +36,8 @@ func (d *crashTest) count(persisted, held, waiting, last map[string]int) *outcom
 	return f
 }
 
-// outcomeCounts are the outcomes of the accepted orders, by where they were when Redis crashed: in the database,
-// read by a worker and not acknowledged, waiting in Redis for a while, or accepted just before the crash (or after
-// it).
+// outcomeCounts are the outcomes of the accepted orders, by where they were when Redis crashed: in the database, read
+// by a worker and not acknowledged, waiting in Redis for a while, or accepted just before the crash (or after it).
 type outcomeCounts struct{ persisted, unacknowledged, waiting, last orderCounts }
 
 type orderCounts struct{ accepted, gone, rejected int }

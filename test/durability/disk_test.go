@@ -77,8 +77,8 @@ func (d *disk) slow(is bool) {
 	}
 }
 
-// crash kills the server. If machine is set, it also removes what had not reached the disk, as a power failure
-// does. It returns the number of bytes removed.
+// crash kills the server. If machine is set, it also removes what had not reached the disk, as a power failure does. It
+// returns the number of bytes removed.
 func (d *disk) crash(machine bool) (gone int64) {
 	d.t.Helper()
 	d.redis.Kill()

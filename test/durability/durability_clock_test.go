@@ -18,9 +18,9 @@ type answerAt struct {
 	asked time.Time
 }
 
-// The clock of Redis jumps in the middle of a sale: within the sale window, past its end, and before its
-// beginning. No order is lost or sold twice, no request waits for the clock (a client gives up after a minute, and the clock
-// jumps by half an hour and more), and the sale continues once the clock is right.
+// The clock of Redis jumps in the middle of a sale: within the sale window, past its end, and before its beginning. No
+// order is lost or sold twice, no request waits for the clock (a client gives up after a minute, and the clock jumps by
+// half an hour and more), and the sale continues once the clock is right.
 func TestDurabilityRedisClockJumps(t *testing.T) {
 	t.Parallel()
 	const stock = 1500

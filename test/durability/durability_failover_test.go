@@ -18,8 +18,8 @@ import (
 	"seckill/test/harness"
 )
 
-// failover is a sale over two processes during which the gate's Redis dies and Redis itself, not the test,
-// promotes a replica.
+// failover is a sale over two processes during which the gate's Redis dies and Redis itself, not the test, promotes a
+// replica.
 type failover struct {
 	sale *harness.Sale
 	apis []harness.Process
@@ -28,8 +28,8 @@ type failover struct {
 
 const failoverStock = 1000
 
-// sell sells the whole stock and kills the primary meanwhile. It returns the accepted orders. No buyer is told
-// of two orders.
+// sell sells the whole stock and kills the primary meanwhile. It returns the accepted orders. No buyer is told of two
+// orders.
 func (f *failover) sell(t *testing.T) (orders map[string]int) {
 	t.Helper()
 	var answered atomic.Int64
@@ -76,8 +76,8 @@ func (f *failover) check(t *testing.T, client redis.UniversalClient, orders map[
 	}
 }
 
-// Sentinels promote a replica in the middle of a sale. A buyer is told of an order once one of two replicas has
-// it, and the sentinels choose the replica that has more.
+// Sentinels promote a replica in the middle of a sale. A buyer is told of an order once one of two replicas has it, and
+// the sentinels choose the replica that has more.
 func TestDurabilitySentinelFailsOver(t *testing.T) {
 	t.Parallel()
 	sentinel := testkit.RedisSentinelOf(t, 2)
@@ -120,8 +120,8 @@ func TestDurabilityClusterFailsOver(t *testing.T) {
 	}
 }
 
-// follow adds a replica to a node of a cluster, and waits until all other nodes know it: nodes do not elect a
-// replica that they do not know.
+// follow adds a replica to a node of a cluster, and waits until all other nodes know it: nodes do not elect a replica
+// that they do not know.
 func follow(t *testing.T, node *redis.Client, all []string) {
 	t.Helper()
 	id, err := node.ClusterMyID(t.Context()).Result()

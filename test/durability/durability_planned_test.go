@@ -14,10 +14,9 @@ import (
 	"seckill/test/harness"
 )
 
-// A planned failover makes a replica the primary although the old one is healthy, and redirects the connections.
-// The voucher is on sale again. No order that was accepted before is lost. No order that is accepted
-// meanwhile is lost either, if a buyer is told of an order only when the replica has it.
-// Chaos promotes by hand, too.
+// A planned failover makes a replica the primary although the old one is healthy, and redirects the connections. The
+// voucher is on sale again. No order that was accepted before is lost. No order that is accepted meanwhile is lost
+// either, if a buyer is told of an order only when the replica has it. Chaos promotes by hand, too.
 func TestPlannedFailover(t *testing.T) {
 	t.Parallel()
 	planned(t, promoteBySentinel(t), 4, 1, 1, nil)
@@ -53,8 +52,8 @@ func promoteByHand(t *testing.T) promotion {
 	return promotion{where: harness.Stores{Redis: []string{r.Addr()}}, promote: func() { r.Promote(replicaLag) }}
 }
 
-// replicaLag is how far the promoted replica is behind: entries that were acknowledged on the old primary are
-// still pending on the new one.
+// replicaLag is how far the promoted replica is behind: entries that were acknowledged on the old primary are still
+// pending on the new one.
 const replicaLag = 50 * time.Millisecond
 
 func promoteBySentinel(t *testing.T) promotion {

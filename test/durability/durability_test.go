@@ -23,11 +23,11 @@ import (
 type redisSetting struct {
 	name string
 	args []string
-	// machine: the machine dies, and what was not on the disk yet is gone. together: so
-	// do the API processes. slow: the disk is, just then.
+	// machine: the machine dies, and what was not on the disk yet is gone. together: so do the API processes. slow: the
+	// disk is, just then.
 	machine, together, slow bool
-	// replica: another server takes over, which lags. wait: buyers are told of their
-	// orders when it has them, and not before.
+	// replica: another server takes over, which lags. wait: buyers are told of their orders when it has them, and not
+	// before.
 	replica, wait bool
 	// loses: accepted orders are lost. forgets: also those that were accepted long before.
 	loses, forgets bool
@@ -36,8 +36,8 @@ type redisSetting struct {
 // found reports whether the service detects that data was lost. With WAIT, that is data of which no buyer was told.
 func (s redisSetting) found() bool { return s.loses && !s.together || s.wait }
 
-// mayBeFound reports whether that depends on what was lost: no process is left that has seen it, but Redis may have lost its
-// mark, too, which the database has.
+// mayBeFound reports whether that depends on what was lost: no process is left that has seen it, but Redis may have
+// lost its mark, too, which the database has.
 func (s redisSetting) mayBeFound() bool { return s.loses && s.together }
 
 func redisSettings() []redisSetting {
@@ -58,11 +58,11 @@ func redisSettings() []redisSetting {
 }
 
 // TestDurability kills Redis in the middle of a sale, under each setting. What the setting can lose is lost, and
-// nothing else: the service detects the loss, closes the voucher, rebuilds it from the database and sells
-// exactly the rest.
+// nothing else: the service detects the loss, closes the voucher, rebuilds it from the database and sells exactly the
+// rest.
 //
-// The test makes sure that some orders are in flight at that moment: it locks the voucher's row in the database,
-// so that accepted orders stay in Redis, as they do when the database is slow or away.
+// The test makes sure that some orders are in flight at that moment: it locks the voucher's row in the database, so
+// that accepted orders stay in Redis, as they do when the database is slow or away.
 func TestDurability(t *testing.T) {
 	t.Parallel()
 	mariadb := testkit.NewMariaDB(t)
@@ -135,8 +135,8 @@ func openCrashTest(t *testing.T, mariadb *testkit.SQLServer, setting redisSettin
 	return d
 }
 
-// acknowledges waits until a primary has acknowledgements of that many replicas. A replica sends none for up to
-// a second after it is in sync.
+// acknowledges waits until a primary has acknowledgements of that many replicas. A replica sends none for up to a
+// second after it is in sync.
 func acknowledges(t *testing.T, primary *redis.Client, replicas int) {
 	t.Helper()
 	for n := range replicas {
@@ -153,8 +153,8 @@ func (d *crashTest) startAPIs() {
 	d.apis = []harness.Process{harness.Start(d.t, d.where), harness.Start(d.t, d.where)}
 }
 
-// sell sells to the users up to a number who have no order yet. The second process may still be opening the voucher,
-// so they repeat their requests, under keys of this call.
+// sell sells to the users up to a number who have no order yet. The second process may still be opening the voucher, so
+// they repeat their requests, under keys of this call.
 func (d *crashTest) sell(users int) map[string]int {
 	d.t.Helper()
 	codes, orders := d.sale.OrderAllBy(func(i, user int) harness.Outcome {
@@ -164,8 +164,8 @@ func (d *crashTest) sell(users int) map[string]int {
 	return orders
 }
 
-// fillBatches sells to further users until every worker has read a batch that it cannot persist. Orders after
-// that are only in Redis, as the one order that is left over.
+// fillBatches sells to further users until every worker has read a batch that it cannot persist. Orders after that are
+// only in Redis, as the one order that is left over.
 func (d *crashTest) fillBatches(user int) (held, left map[string]int) {
 	d.t.Helper()
 	client := d.primary.Client(d.t)
@@ -224,8 +224,8 @@ func (d *crashTest) inStep() bool {
 	return ask(d.pair.Primary) == ask(d.pair.Replica)
 }
 
-// sellAndCrash sells to further buyers and kills Redis once there is something to lose. It returns the orders
-// accepted meanwhile, and the time from the crash to the end of after.
+// sellAndCrash sells to further buyers and kills Redis once there is something to lose. It returns the orders accepted
+// meanwhile, and the time from the crash to the end of after.
 func (d *crashTest) sellAndCrash(after func()) (orders map[string]int, took time.Duration) {
 	d.t.Helper()
 	if d.setting.slow {
@@ -267,8 +267,8 @@ func (d *crashTest) sellAndCrash(after func()) (orders map[string]int, took time
 	return orders, took
 }
 
-// isUnread reports whether the entry of the last order that has waited for long is unread. A worker whose transaction has
-// waited for the locked row for seconds tries others once, and those it keeps.
+// isUnread reports whether the entry of the last order that has waited for long is unread. A worker whose transaction
+// has waited for the locked row for seconds tries others once, and those it keeps.
 func (d *crashTest) isUnread() bool {
 	d.t.Helper()
 	client, stream := d.primary.Client(d.t), d.sale.Keys().Orders
@@ -285,8 +285,8 @@ const unsafe = 10_000
 // freshly is how long after a fsync of everysec the next one is some time away: it comes at the next full second.
 const freshly = 300 * time.Millisecond
 
-// now reports whether it is time to kill Redis. If so, the machine that dies is paused already, so that what is at
-// risk stays at risk.
+// now reports whether it is time to kill Redis. If so, the machine that dies is paused already, so that what is at risk
+// stays at risk.
 func (d *crashTest) now() bool {
 	d.t.Helper()
 	switch {

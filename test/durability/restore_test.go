@@ -13,8 +13,8 @@ import (
 )
 
 // TestSoakRestore takes a backup of both stores in the middle of a sale by admission, as a snapshot of their folders
-// while they stand still for a moment, sells on, and restores one of them or both. It shows which orders are lost, what api
-// reconcile says of it, and that the sale is right again after what docs/deploy.md (Backup and restore) says to do.
+// while they stand still for a moment, sells on, and restores one of them or both. It shows which orders are lost, what
+// api reconcile says of it, and that the sale is right again after what docs/deploy.md (Backup and restore) says to do.
 func TestSoakRestore(t *testing.T) {
 	testkit.Soak(t)
 	for name, restored := range map[string]struct{ database, redis bool }{

@@ -64,8 +64,8 @@ func evictAll(t *testing.T, client *redis.Client) (evicted int) {
 }
 
 // Redis begins to evict in the middle of a sale, is noticed, and then evicts every key: what was accepted is in the
-// database by then, nothing that relies on Redis is accepted meanwhile, and the sale goes on once the setting is corrected.
-// A weak lock goes on all the time.
+// database by then, nothing that relies on Redis is accepted meanwhile, and the sale goes on once the setting is
+// corrected. A weak lock goes on all the time.
 func TestKeysAreEvicted(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "yes")
@@ -153,8 +153,8 @@ func TestKeysAreEvictedWhereThatIsAllowed(t *testing.T) {
 	t.Logf("%d keys were evicted, and %d of %d orders that were on their way are lost", evicted, gone, len(onTheirWay))
 }
 
-// The memory of Redis is full in the middle of a sale, under noeviction. Orders are answered with unavailable,
-// accepted orders are persisted, and the sale continues afterwards.
+// The memory of Redis is full in the middle of a sale, under noeviction. Orders are answered with unavailable, accepted
+// orders are persisted, and the sale continues afterwards.
 func TestMemoryIsFull(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction")

@@ -39,8 +39,8 @@ func waitSold(t *testing.T, p harness.Process, flow string) {
 	})
 }
 
-// The database stops during a sale by admission: the instance stays in the balancer, and every order is accepted.
-// Then Redis stops too: it leaves. Both come back: every accepted order is in the database. Both die once more, and so the
+// The database stops during a sale by admission: the instance stays in the balancer, and every order is accepted. Then
+// Redis stops too: it leaves. Both come back: every accepted order is in the database. Both die once more, and so the
 // service cannot tell them that it ends; that is no failure of the stop.
 func TestReadyWhileAdmissionSells(t *testing.T) {
 	t.Parallel()
@@ -89,8 +89,8 @@ func TestReadyWhileAdmissionSells(t *testing.T) {
 }
 
 // Redis stops while only vouchers with a lock in MySQL are sold: the instance stays in the balancer and sells, also
-// after the machine ids of Redis are over. The database stops too: no voucher can be bought, and the instance leaves, also
-// when Redis is back.
+// after the machine ids of Redis are over. The database stops too: no voucher can be bought, and the instance leaves,
+// also when Redis is back.
 func TestReadyWhileMySQLLocks(t *testing.T) {
 	t.Parallel()
 	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t)
@@ -128,8 +128,8 @@ func TestReadyWhileMySQLLocks(t *testing.T) {
 	}
 }
 
-// Both servers answer, and take no writes: Redis because too few replicas follow it, the database because of a backup's lock.
-// Neither flow accepts an order meanwhile, and none is called ready.
+// Both servers answer, and take no writes: Redis because too few replicas follow it, the database because of a backup's
+// lock. Neither flow accepts an order meanwhile, and none is called ready.
 func TestNotReadyWhileWritesAreRefused(t *testing.T) {
 	t.Parallel()
 	mariadb, redis := testkit.NewMariaDB(t), testkit.NewRedis(t)

@@ -12,9 +12,9 @@ import (
 	"seckill/test/harness"
 )
 
-// While the database refuses for reasons of its own, no request is answered with 500. Requests that need the
-// database are answered with 503 and Retry-After, all others as usual. Readiness and a metric say that accepted
-// orders wait, and all of them are confirmed afterwards.
+// While the database refuses for reasons of its own, no request is answered with 500. Requests that need the database
+// are answered with 503 and Retry-After, all others as usual. Readiness and a metric say that accepted orders wait, and
+// all of them are confirmed afterwards.
 func TestDatabaseRefusesRequests(t *testing.T) {
 	t.Parallel()
 	t.Run("mariadb", func(t *testing.T) {

@@ -28,8 +28,8 @@ func TestRepetitionAfterADeathGetsTheOneAnswer(t *testing.T) {
 }
 
 // Under admission the process dies after Redis has accepted the order and before anybody is told: all replies of Redis
-// are lost, and then the process dies. The buyer repeats the request at another process and gets the one order, with the
-// id that the dead process gave it.
+// are lost, and then the process dies. The buyer repeats the request at another process and gets the one order, with
+// the id that the dead process gave it.
 func TestRepetitionAfterALostAdmission(t *testing.T) {
 	t.Parallel()
 	db, server := testkit.MariaDB(t), testkit.NewRedis(t)
@@ -38,8 +38,8 @@ func TestRepetitionAfterALostAdmission(t *testing.T) {
 	b := harness.Start(t, harness.Stores{DB: db, Redis: []string{server.Addr()}}.With("SECKILL_CLAIM_IDLE=1s"))
 	sale := harness.OpenSale(t, 10, harness.AdmissionPolicy, a, b)
 	fail.NowUnequal(t, sale.BuyUntilAnswered(0, 1, "first").Code, "accepted")
-	// Process a needs an idle connection for the order: a new one would wait for a reply first,
-	// and others use connections too.
+	// Process a needs an idle connection for the order: a new one would wait for a reply first, and others use
+	// connections too.
 	var warm sync.WaitGroup
 	for range 8 {
 		other := harness.OpenSale(t, 1, harness.AdmissionPolicy, a)

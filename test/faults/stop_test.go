@@ -15,8 +15,8 @@ import (
 	"seckill/test/harness"
 )
 
-// An instance of two behind a balancer is restarted while buyers come. No request fails, neither an order, which no proxy
-// repeats, nor a read, and each order that was accepted is confirmed.
+// An instance of two behind a balancer is restarted while buyers come. No request fails, neither an order, which no
+// proxy repeats, nor a read, and each order that was accepted is confirmed.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	rollingRestart(t, 1)
@@ -81,8 +81,8 @@ func rollingRestart(t *testing.T, restarts int) {
 	}
 }
 
-// During the delay the service answers, reports that it is not ready, and closes every connection after its answer. A Redis
-// that begins to evict is noticed then, too. A second signal ends the delay, which is the longest there is.
+// During the delay the service answers, reports that it is not ready, and closes every connection after its answer. A
+// Redis that begins to evict is noticed then, too. A second signal ends the delay, which is the longest there is.
 func TestShutdownDelay(t *testing.T) {
 	t.Parallel()
 	server := testkit.NewRedis(t, "--appendonly", "yes")
@@ -114,8 +114,8 @@ func TestShutdownDelay(t *testing.T) {
 	})
 }
 
-// SIGTERM while orders are under way: those under a lock are finished and answered. Those that were accepted and cannot be
-// persisted stay in Redis, for another process. Neither is a failure of the stop.
+// SIGTERM while orders are under way: those under a lock are finished and answered. Those that were accepted and cannot
+// be persisted stay in Redis, for another process. Neither is a failure of the stop.
 func TestStopFinishesOrders(t *testing.T) {
 	t.Parallel()
 	s := harness.NewStores(t)
@@ -145,8 +145,8 @@ func TestStopFinishesOrders(t *testing.T) {
 	admitted.CheckAllConfirmed(20, orders)
 }
 
-// Servers that hang do not prevent the service from stopping: the running requests are answered with unavailable, the exit
-// code is 0, and an order that was accepted before is confirmed by the next process.
+// Servers that hang do not prevent the service from stopping: the running requests are answered with unavailable, the
+// exit code is 0, and an order that was accepted before is confirmed by the next process.
 func TestStopWhileServersHang(t *testing.T) {
 	t.Parallel()
 	stopWhileHanging(t, true, true, nil)

@@ -15,9 +15,9 @@ import (
 // pollEvery is how often the balancer checks the readiness of its backends.
 const pollEvery = 200 * time.Millisecond
 
-// Balancer is a reverse proxy in front of several instances. It distributes requests over the backends that were
-// ready at the last check, and keeps connections to them open. It retries nothing by itself. Its transport, as
-// any of net/http, repeats a request only if nothing of it was written or if it is idempotent.
+// Balancer is a reverse proxy in front of several instances. It distributes requests over the backends that were ready
+// at the last check, and keeps connections to them open. It retries nothing by itself. Its transport, as any of
+// net/http, repeats a request only if nothing of it was written or if it is idempotent.
 type Balancer struct {
 	Backends []*Backend
 	next     atomic.Uint64

@@ -51,8 +51,8 @@ func (s *Sale) CheckBalanced(i int, codes, orders map[string]int) {
 	s.T.Logf("%v; %+v", codes, a)
 }
 
-// AtRest waits until no order is in flight, and returns the audit. Entries of a dead process are claimed by
-// another one after 30 s.
+// AtRest waits until no order is in flight, and returns the audit. Entries of a dead process are claimed by another one
+// after 30 s.
 func (s *Sale) AtRest(i int) Audit {
 	s.T.Helper()
 	var a Audit
@@ -72,8 +72,8 @@ func (s *Sale) Status(i int, order string, user int, wait string) string {
 	return status
 }
 
-// CheckSoldOut checks that all stock was sold by admission, and nothing twice. It returns how many of the
-// accepted orders are not confirmed.
+// CheckSoldOut checks that all stock was sold by admission, and nothing twice. It returns how many of the accepted
+// orders are not confirmed.
 func (s *Sale) CheckSoldOut(i, stock int, orders map[string]int) (lost int) {
 	s.T.Helper()
 	a := s.AtRest(i)

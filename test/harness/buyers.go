@@ -11,13 +11,14 @@ import (
 // Connections is the number of concurrent buyers.
 const Connections = 32
 
-// OrderAll sends the orders of all users at once over a bounded number of connections, and counts the answers.
-// orders has the user of each accepted order, by order id. during is called after every answer.
+// OrderAll sends the orders of all users at once over a bounded number of connections, and counts the answers. orders
+// has the user of each accepted order, by order id. during is called after every answer.
 func (s *Sale) OrderAll(users, each int, during func(answered int)) (codes, orders map[string]int) {
 	return s.OrderAllBy(func(i, user int) Outcome { return s.Buy(i, user, "") }, users, each, during)
 }
 
-// OrderAllUntilAnswered is [Sale.OrderAll] for users who send one order each and repeat it under a key until it is answered.
+// OrderAllUntilAnswered is [Sale.OrderAll] for users who send one order each and repeat it under a key until it is
+// answered.
 func (s *Sale) OrderAllUntilAnswered(users int) (codes, orders map[string]int) {
 	return s.OrderAllUnder("key-", users)
 }

@@ -17,8 +17,8 @@ import (
 // abandoned is the idle time after which the entries of a dead consumer are claimed.
 const abandoned = 30 * time.Second
 
-// Drained waits until no order is in flight. To avoid waiting half a minute until the entries of a dead consumer can
-// be claimed, it makes Redis count them as that old.
+// Drained waits until no order is in flight. To avoid waiting half a minute until the entries of a dead consumer can be
+// claimed, it makes Redis count them as that old.
 func (s *Sale) Drained(client *redis.Client) {
 	s.T.Helper()
 	for _, keys := range s.AllKeys() {
@@ -68,9 +68,9 @@ func (s *Sale) AllKeys() []ledger.Keys {
 	return all
 }
 
-// StatusOf returns the status of an order, as its user sees it, or the code of the problem. It repeats the query
-// until the answer is neither a network error nor unavailable, as a client does: on a busy machine a server may be
-// late. It may be called from any goroutine.
+// StatusOf returns the status of an order, as its user sees it, or the code of the problem. It repeats the query until
+// the answer is neither a network error nor unavailable, as a client does: on a busy machine a server may be late. It
+// may be called from any goroutine.
 func (s *Sale) StatusOf(i int, order string, user int) (told string) {
 	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		told = s.statusNow(i, order, user)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Figures is what a soak test has measured: for each thing how often it kept the promised bound, and the longest that it
-// took. How fast a machine is decides no test, so that nothing here fails one.
+// Figures is what a soak test has measured: for each thing how often it kept the promised bound, and the longest that
+// it took. How fast a machine is decides no test, so that nothing here fails one.
 type Figures struct {
 	mu   sync.Mutex
 	rows []*figure

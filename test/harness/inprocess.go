@@ -110,8 +110,8 @@ func (r *InProcess) URLOfBanner(t *testing.T) string {
 	return found
 }
 
-// AwaitMetrics waits until the metrics have these lines or names, and returns all. An order is counted after its entry has
-// gone.
+// AwaitMetrics waits until the metrics have these lines or names, and returns all. An order is counted after its entry
+// has gone.
 func (r *InProcess) AwaitMetrics(t *testing.T, wanted ...string) (metrics string) {
 	t.Helper()
 	for _, want := range wanted {

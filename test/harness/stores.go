@@ -25,8 +25,8 @@ func (s Stores) With(env ...string) Stores {
 	return s
 }
 
-// NewStores returns a new database on the test binary's MariaDB and a Redis for this test alone: the service
-// uses a whole Redis, and tests run in parallel.
+// NewStores returns a new database on the test binary's MariaDB and a Redis for this test alone: the service uses a
+// whole Redis, and tests run in parallel.
 func NewStores(t *testing.T) Stores {
 	t.Helper()
 	return Stores{DB: testkit.MariaDB(t), Redis: []string{testkit.NewRedis(t).Addr()}}

@@ -277,8 +277,8 @@ func payAfterExpiry(t *testing.T, policy string) {
 	}
 }
 
-// Webhooks that are forged, stale or about nothing that is known change no order, and money that is not what was asked for
-// pays none. What each of them is answered and becomes is in the tables of internal/httpapi, payment and database.
+// Webhooks that are forged, stale or about nothing that is known change no order, and money that is not what was asked
+// for pays none. What each of them is answered and becomes is in the tables of internal/httpapi, payment and database.
 func TestPaymentEventsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	s := openShop(t, sandbox.Behaviour{})

@@ -14,8 +14,8 @@ import (
 	"seckill/test/harness"
 )
 
-// consoleDrives: a teacher puts a voucher on sale that is to be paid, refunds a buyer, refills, pauses and copies it, and
-// shows the verdict and the address on a projector.
+// consoleDrives: a teacher puts a voucher on sale that is to be paid, refunds a buyer, refills, pauses and copies it,
+// and shows the verdict and the address on a projector.
 func consoleDrives(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
@@ -77,8 +77,8 @@ func consoleDrives(b context.Context, t *testing.T) {
 	v.untroubled(url, http.StatusConflict, http.StatusBadRequest)
 }
 
-// steersWhatItShows sends a change, and chooses another sale before it is answered: the next change is of that sale. A sale that
-// is deleted makes way for another one.
+// steersWhatItShows sends a change, and chooses another sale before it is answered: the next change is of that sale. A
+// sale that is deleted makes way for another one.
 func (v *visitor) steersWhatItShows() {
 	v.t.Helper()
 	v.do(`window.changed = []; window.answered = 0; window.fetching = window.fetch; window.fetch = async (address, options) => {

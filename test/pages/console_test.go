@@ -35,7 +35,8 @@ func consoleShowsOversold(b context.Context, t *testing.T) {
 		v.do(`document.getElementById('buyers').value = '100'; document.getElementById('rush-go').click()`)
 		v.until("the rush is over", `document.getElementById('rush-outcome').textContent.startsWith('100 buyers')`)
 	}
-	// The title is what the buyers read: no preset writes its lesson there. A lock that this server does not have is not called safe.
+	// The title is what the buyers read: no preset writes its lesson there. A lock that this server does not have is
+	// not called safe.
 	title := v.says(`document.getElementById('title').value`)
 	v.do(`{ document.querySelector('#presets [value=oversell]').click(); }`)
 	fail.Unequal(t, v.says(`document.getElementById('title').value`), title, "the title, after a preset")
@@ -113,8 +114,8 @@ func consoleFits(t *testing.T, v *visitor) {
 	pageInContrast(t, v, ".watch")
 }
 
-// consoleAsksForTheToken: outside lab mode the console is the administrator's, cannot send a rush, and says that
-// the service refuses what is not safe.
+// consoleAsksForTheToken: outside lab mode the console is the administrator's, cannot send a rush, and says that the
+// service refuses what is not safe.
 func consoleAsksForTheToken(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, []string{"-lab=false"}, []string{"SECKILL_JWT_SECRET=" + harness.Secret, "SECKILL_ADMIN_TOKEN=" + harness.AdminToken})
 	url := s.URLOfBanner(t)

@@ -34,10 +34,10 @@ func pageCountsDown(b context.Context, t *testing.T) {
 	v.untroubled(url, http.StatusConflict) // the tap may have been early
 }
 
-// The page knows the server's clock to a fraction of a second, and instances differ. A buyer who taps as soon as the page
-// allows it, before the server does, gets the order when the sale opens. The page is told that the sale begins when it
-// hears of it, and taps at once; its clock stands until it is refused, so that a slow machine is not late. Its first order
-// is led to a sale that has not begun.
+// The page knows the server's clock to a fraction of a second, and instances differ. A buyer who taps as soon as the
+// page allows it, before the server does, gets the order when the sale opens. The page is told that the sale begins
+// when it hears of it, and taps at once; its clock stands until it is refused, so that a slow machine is not late. Its
+// first order is led to a sale that has not begun.
 func pageTapsEarly(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)

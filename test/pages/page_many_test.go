@@ -28,8 +28,8 @@ func visitAfter(b context.Context, t *testing.T, script, url string) *visitor {
 	return v
 }
 
-// Among a thousand older vouchers tonight's is shown, on both pages. A second that passes costs nothing for what it does not
-// change: no card is drawn, and no format is made.
+// Among a thousand older vouchers tonight's is shown, on both pages. A second that passes costs nothing for what it
+// does not change: no card is drawn, and no format is made.
 func pageOfMany(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
@@ -105,8 +105,8 @@ func pageFollowsAllOrders(b context.Context, t *testing.T) {
 	v.untroubled(url)
 }
 
-// A buyer who closes the page and opens it again is the same one; a tab that is opened meanwhile is another. What a buyer
-// orders in one tab is known in the other.
+// A buyer who closes the page and opens it again is the same one; a tab that is opened meanwhile is another. What a
+// buyer orders in one tab is known in the other.
 func pageComesBack(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
@@ -136,8 +136,8 @@ func pageComesBack(b context.Context, t *testing.T) {
 const blocked = `for (const name of ['localStorage', 'sessionStorage']) Object.defineProperty(window, name, {
 	get() { throw new DOMException('denied', 'SecurityError'); } });`
 
-// oldest takes away what the oldest supported browsers do not have: Chrome 92, Firefox 98 and Safari 15.4. The console and
-// the laboratory read streams with what those have.
+// oldest takes away what the oldest supported browsers do not have: Chrome 92, Firefox 98 and Safari 15.4. The console
+// and the laboratory read streams with what those have.
 const oldest = `for (const [of, names] of [
 	[Array.prototype, ['findLast', 'findLastIndex', 'toReversed', 'toSorted', 'toSpliced', 'with', 'group', 'groupToMap']],
 	[Array, ['fromAsync']], [Object, ['hasOwn', 'groupBy']], [Map, ['groupBy']], [Promise, ['withResolvers', 'try']],

@@ -80,8 +80,8 @@ func pageTakesToThePayment(b context.Context, t *testing.T) {
 	fail.Unequal(t, v.says(card(title, ".pay")+`.hidden`), "true", "what is paid cannot be paid again")
 }
 
-// holdFirstWait makes the page get the answer to its first request that waits for a change of an unpaid order only
-// when release is called. After that, read says that the page has done what it does with it.
+// holdFirstWait makes the page get the answer to its first request that waits for a change of an unpaid order only when
+// release is called. After that, read says that the page has done what it does with it.
 const holdFirstWait = `(() => {
 	const real = window.fetch;
 	let held = false;
@@ -99,8 +99,8 @@ const holdFirstWait = `(() => {
 	};
 })()`
 
-// arrives waits until an expression is true on a page that the tab is on its way to. While a tab goes from one page
-// to the next, nothing can be asked.
+// arrives waits until an expression is true on a page that the tab is on its way to. While a tab goes from one page to
+// the next, nothing can be asked.
 func (v *visitor) arrives(what, expression string) {
 	v.t.Helper()
 	testkit.Until(v.t, what, func() bool {

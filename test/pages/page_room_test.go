@@ -50,8 +50,8 @@ func begin(t *testing.T, orders string) {
 	change(t, orders, fmt.Sprintf(`{"begin_at":%q}`, time.Now().UTC().Format(time.RFC3339Nano)))
 }
 
-// pageWaits is the way through a waiting room: the draw, the queue, the turn, the order. One who comes later is told that
-// the sale is paused, that it goes on, that all is sold out, and that a unit is back.
+// pageWaits is the way through a waiting room: the draw, the queue, the turn, the order. One who comes later is told
+// that the sale is paused, that it goes on, that all is sold out, and that a unit is back.
 func pageWaits(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
@@ -130,7 +130,8 @@ func pageWaits(b context.Context, t *testing.T) {
 	w.untroubled(url)
 }
 
-// pageMissesItsTurn does not use a pass, and queues again. A visitor who does not look at the page has no pass that lapses.
+// pageMissesItsTurn does not use a pass, and queues again. A visitor who does not look at the page has no pass that
+// lapses.
 func pageMissesItsTurn(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)

@@ -18,14 +18,14 @@ import (
 	"seckill/test/harness"
 )
 
-// observed notes what a visitor sees of the loading of a page: when its largest part is painted, and by how much what is on
-// it moves.
+// observed notes what a visitor sees of the loading of a page: when its largest part is painted, and by how much what
+// is on it moves.
 const observed = `globalThis.shift = 0; globalThis.moved = []; globalThis.paint = 0;
 	new PerformanceObserver((l) => { for (const e of l.getEntries()) if (!e.hadRecentInput) { shift += e.value; moved.push(...e.sources.map((o) => [o.node?.nodeName, o.node?.className, o.previousRect.top, '→', o.currentRect.top].join(' '))); } }).observe({ type: 'layout-shift', buffered: true });
 	new PerformanceObserver((l) => { for (const e of l.getEntries()) paint = Math.round(e.startTime); }).observe({ type: 'largest-contentful-paint', buffered: true })`
 
-// slow opens a page on a phone that is four times as slow as this machine. The browser's figures are the time for which the
-// page had the processor: what else the machine does is not in them.
+// slow opens a page on a phone that is four times as slow as this machine. The browser's figures are the time for which
+// the page had the processor: what else the machine does is not in them.
 func slow(t *testing.T, url string) *visitor {
 	t.Helper()
 	tab, notes := browser.Open(t)

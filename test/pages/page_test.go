@@ -123,8 +123,8 @@ func (v *visitor) untilThere(title string) {
 	v.until(title+" is shown", fmt.Sprintf(`[...document.querySelectorAll('.card h3')].some((h) => h.textContent === %q)`, title))
 }
 
-// untroubled fails the test if the browser has complained of anything but a refusal of an order, which it
-// reports too, or if the page has asked for anything elsewhere.
+// untroubled fails the test if the browser has complained of anything but a refusal of an order, which it reports too,
+// or if the page has asked for anything elsewhere.
 func (v *visitor) untroubled(url string, refusals ...int) {
 	v.t.Helper()
 	requests, trouble := v.notes.Take()
@@ -282,7 +282,8 @@ func pageWithTokens(b context.Context, t *testing.T) {
 	v.untroubled(url, http.StatusUnauthorized)
 }
 
-// window is one in which a page is looked at; looked says that axe-core looks too: at each contrast and each layout once.
+// window is one in which a page is looked at; looked says that axe-core looks too: at each contrast and each layout
+// once.
 type window struct {
 	width  int64
 	scheme string
@@ -298,8 +299,8 @@ func windows() (all []window) {
 	return all
 }
 
-// The page fits every window in both schemes and both languages, and axe-core finds nothing serious. The folder
-// in PAGE_SHOTS gets the pictures.
+// The page fits every window in both schemes and both languages, and axe-core finds nothing serious. The folder in
+// PAGE_SHOTS gets the pictures.
 func pageFits(b context.Context, t *testing.T) {
 	s := harness.StartInProcess(t, nil, nil)
 	url := s.URLOfBanner(t)
@@ -335,8 +336,8 @@ func pageFits(b context.Context, t *testing.T) {
 	v.untroubled(url)
 }
 
-// pageInContrast looks at the page of a visitor who asks for more contrast: 7 to 1 for all text, as WCAG asks at its highest
-// level, and borders that are seen.
+// pageInContrast looks at the page of a visitor who asks for more contrast: 7 to 1 for all text, as WCAG asks at its
+// highest level, and borders that are seen.
 func pageInContrast(t *testing.T, v *visitor, box string) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {

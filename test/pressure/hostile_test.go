@@ -54,7 +54,8 @@ func floods(voucher, order string) []flood {
 	}
 }
 
-// shortLines are n header lines of five bytes, each with another name, which net/http keeps in a map until the header ends.
+// shortLines are n header lines of five bytes, each with another name, which net/http keeps in a map until the header
+// ends.
 func shortLines(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	var lines strings.Builder
@@ -64,8 +65,8 @@ func shortLines(n int) string {
 	return lines.String()
 }
 
-// A hostile client with thousands of connections and concurrent requests costs the service a bounded amount of memory, and
-// other buyers are served.
+// A hostile client with thousands of connections and concurrent requests costs the service a bounded amount of memory,
+// and other buyers are served.
 func TestHostileClient(t *testing.T) {
 	t.Parallel()
 	runHostileClient(t, 2_000, 20, nil)
@@ -104,8 +105,8 @@ func runHostileClient(t *testing.T, connections, buyers int, figures *harness.Fi
 	}
 }
 
-// hostileClient floods the service at Addr. It is a process of its own: what it takes of the processor does not
-// delay the buyers' clock in this one.
+// hostileClient floods the service at Addr. It is a process of its own: what it takes of the processor does not delay
+// the buyers' clock in this one.
 type hostileClient struct {
 	Flood       flood
 	Addr        string
@@ -145,8 +146,8 @@ func beHostile() (code int) {
 	return 0
 }
 
-// run opens one connection, calls begun, and floods until ctx ends. After a rejection it starts again after a
-// while, as any client would.
+// run opens one connection, calls begun, and floods until ctx ends. After a rejection it starts again after a while, as
+// any client would.
 func (f flood) run(ctx context.Context, addr string, begun func()) {
 	once := sync.OnceFunc(begun)
 	defer once()

@@ -11,8 +11,8 @@ import (
 	"seckill/test/harness"
 )
 
-// One user sends one new Idempotency-Key after the other for a voucher that is sold out. That does not fill the database,
-// and other users are served meanwhile.
+// One user sends one new Idempotency-Key after the other for a voucher that is sold out. That does not fill the
+// database, and other users are served meanwhile.
 func TestAFloodOfKeys(t *testing.T) {
 	t.Parallel()
 	where := harness.Stores{DB: testkit.MariaDB(t), Redis: []string{testkit.NewRedis(t).Addr()}}

@@ -45,9 +45,9 @@ type roomCrowd struct {
 	visitors []*roomVisitor
 }
 
-// TestSoakRoom sends a crowd (SECKILL_TEST_VISITORS) to a waiting room, a bot first, most of them before the opening. It
-// measures the rate second by second, the draw against chance, the bot's share with the draw and without, what a poll costs
-// beside a refusal, and what Redis needs.
+// TestSoakRoom sends a crowd (SECKILL_TEST_VISITORS) to a waiting room, a bot first, most of them before the opening.
+// It measures the rate second by second, the draw against chance, the bot's share with the draw and without, what a
+// poll costs beside a refusal, and what Redis needs.
 func TestSoakRoom(t *testing.T) {
 	testkit.Soak(t)
 	n := harness.Number(t, "SECKILL_TEST_VISITORS", 20_000)
@@ -200,8 +200,8 @@ func (c *roomCrowd) checkRate(rate int) {
 	fail.Unequal(c.t, slices.Max(counts) <= rate+rate/4+1, true, "the fullest second has %d passes", slices.Max(counts))
 }
 
-// checkDraw compares the positions of the draw with chance: of ten groups by arrival, each has a tenth of the first tenth.
-// The bot's users came first.
+// checkDraw compares the positions of the draw with chance: of ten groups by arrival, each has a tenth of the first
+// tenth. The bot's users came first.
 func (c *roomCrowd) checkDraw(drawn, bot int) {
 	const groups = 10
 	var first [groups]int

@@ -21,8 +21,8 @@ import (
 	"seckill/test/harness"
 )
 
-// soakRun is a service under a steady load of short sales: each voucher on sale is replaced by another one when
-// its sale ends.
+// soakRun is a service under a steady load of short sales: each voucher on sale is replaced by another one when its
+// sale ends.
 type soakRun struct {
 	lasts, sale, forgetAfter, sampleEvery time.Duration
 	vouchers                              int // on sale at a time
@@ -270,8 +270,8 @@ func (k soakRun) table(t *testing.T, samples []sample) {
 	t.Log("\n" + out.String())
 }
 
-// checkNoGrowth compares the third quarter with the last one. What grows with each sale grows by a third between
-// them; the allowance is for what is collected or returned only now and then.
+// checkNoGrowth compares the third quarter with the last one. What grows with each sale grows by a third between them;
+// the allowance is for what is collected or returned only now and then.
 func (k soakRun) checkNoGrowth(t *testing.T, samples []sample) {
 	t.Helper()
 	half := samples[len(samples)/2:]

@@ -39,8 +39,8 @@ func TestGaleraSale(t *testing.T) {
 	})
 }
 
-// alternately listens for connections, and leads each to the server after the one before, or to another one if it
-// is down.
+// alternately listens for connections, and leads each to the server after the one before, or to another one if it is
+// down.
 func alternately(t *testing.T, addrs ...string) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -73,8 +73,8 @@ func alternately(t *testing.T, addrs ...string) string {
 	return l.Addr().String()
 }
 
-// TestSoakGaleraSale repeats that with a node for each process, while the nodes are killed and paused. SECKILL_TEST_ROUNDS is the number of rounds
-// (default 20).
+// TestSoakGaleraSale repeats that with a node for each process, while the nodes are killed and paused.
+// SECKILL_TEST_ROUNDS is the number of rounds (default 20).
 func TestSoakGaleraSale(t *testing.T) {
 	testkit.Soak(t)
 	g := openGalera(t)
@@ -142,8 +142,8 @@ func newGalera(t *testing.T) *galeraCluster {
 	}
 }
 
-// sell sells a whole voucher. Every buyer repeats the request, with one Idempotency-Key and to either process,
-// until it is answered. Each of them orders for the first time, so none may be answered with already_ordered.
+// sell sells a whole voucher. Every buyer repeats the request, with one Idempotency-Key and to either process, until it
+// is answered. Each of them orders for the first time, so none may be answered with already_ordered.
 func (g *galeraCluster) sell(policy string, stock int, during func(sold <-chan struct{})) {
 	g.t.Helper()
 	harness.WaitReady(g.t, g.apis[:]...)

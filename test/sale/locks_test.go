@@ -31,9 +31,9 @@ func TestEveryStockSellsWithoutALock(t *testing.T) {
 	}
 }
 
-// Every mechanism that the project knows by name is wired to its servers. Two processes sell a voucher under it
-// in lab mode; the safe ones lock the whole voucher and wait for the lock. A mechanism that is in the catalogue
-// and wired nowhere fails here.
+// Every mechanism that the project knows by name is wired to its servers. Two processes sell a voucher under it in lab
+// mode; the safe ones lock the whole voucher and wait for the lock. A mechanism that is in the catalogue and wired
+// nowhere fails here.
 func TestEveryLockSells(t *testing.T) {
 	t.Parallel()
 	var nodes []string
@@ -54,7 +54,8 @@ func TestEveryLockSells(t *testing.T) {
 			if m.Safe {
 				policy = fmt.Sprintf(`{"lock":%q,"scope":"voucher","lock_wait_ms":20000}`, m.Name)
 			}
-			// A process connects to ZooKeeper with its first order. On a busy machine that takes longer than an order may.
+			// A process connects to ZooKeeper with its first order. On a busy machine that takes longer than an order
+			// may.
 			first := harness.OpenSale(t, 2, policy, a, b)
 			for i := range 2 {
 				fail.Unequal(t, first.BuyUntilAnswered(i, 1+i, "").Code, "created", "the first order of process %d", i)

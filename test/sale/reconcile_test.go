@@ -22,8 +22,8 @@ import (
 	"seckill/test/harness"
 )
 
-// A voucher that is split is sold over two processes, to more buyers than there is stock
-// and most of them of one bucket. Whenever one looks it balances; in the end all is sold.
+// A voucher that is split is sold over two processes, to more buyers than there is stock and most of them of one
+// bucket. Whenever one looks it balances; in the end all is sold.
 func TestSplitSaleBalances(t *testing.T) {
 	t.Parallel()
 	const users, stock = 800, 300

@@ -72,8 +72,9 @@ func TestProductionMode(t *testing.T) {
 	}
 }
 
-// Both flows sell on a Redis Cluster, vouchers in several of its slots, and the locked one behind Sentinel, also after the
-// primary was killed. TestDurabilitySentinelFailsOver and TestDurabilityClusterFailsOver have admission when one dies.
+// Both flows sell on a Redis Cluster, vouchers in several of its slots, and the locked one behind Sentinel, also after
+// the primary was killed. TestDurabilitySentinelFailsOver and TestDurabilityClusterFailsOver have admission when one
+// dies.
 func TestRedisTopologies(t *testing.T) {
 	t.Parallel()
 	sell := func(t *testing.T, policy, outcome string, processes ...harness.Process) {

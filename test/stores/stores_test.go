@@ -36,8 +36,8 @@ func refused(t *testing.T, p harness.Process, sale *harness.Sale, names ...strin
 	}
 }
 
-// sellMeanwhile has users order at the processes, each until it is answered, while something happens. It returns the orders
-// that were accepted, by their ids.
+// sellMeanwhile has users order at the processes, each until it is answered, while something happens. It returns the
+// orders that were accepted, by their ids.
 func sellMeanwhile(sale *harness.Sale, happens func()) map[string]int {
 	var user atomic.Int64
 	var mu sync.Mutex
@@ -72,9 +72,9 @@ func checkOrders(t *testing.T, s harness.Stores, sale *harness.Sale, orders map[
 	t.Logf("%d orders were accepted, and all of them are confirmed", len(orders))
 }
 
-// An instance is started with the database of another one and with another Redis. It is refused, and the other one sells.
-// Then the other one is stopped, as in a rolling restart to a new address. All of its orders are in the database, and the new
-// instance goes on where it ended.
+// An instance is started with the database of another one and with another Redis. It is refused, and the other one
+// sells. Then the other one is stopped, as in a rolling restart to a new address. All of its orders are in the
+// database, and the new instance goes on where it ended.
 func TestAnotherRedis(t *testing.T) {
 	t.Parallel()
 	s := harness.NewStores(t)
@@ -100,8 +100,8 @@ func TestAnotherRedis(t *testing.T) {
 	checkOrders(t, s, sale, orders)
 }
 
-// The first instance is killed, with accepted orders in its Redis. No other Redis is taken instead of it until an operator
-// decides; with the former one nothing is lost.
+// The first instance is killed, with accepted orders in its Redis. No other Redis is taken instead of it until an
+// operator decides; with the former one nothing is lost.
 func TestAnotherRedisAfterAKill(t *testing.T) {
 	t.Parallel()
 	const stock = 100
@@ -137,8 +137,8 @@ func TestAnotherRedisAfterAKill(t *testing.T) {
 	harness.WaitReady(t, b)
 }
 
-// A copy of the database is restored beside production, and an instance is started with it and with production's Redis. It is
-// refused, and production has all of its orders.
+// A copy of the database is restored beside production, and an instance is started with it and with production's Redis.
+// It is refused, and production has all of its orders.
 func TestRestoredCopyBesideProduction(t *testing.T) {
 	t.Parallel()
 	s := harness.NewStores(t)
@@ -222,8 +222,8 @@ func saleOverTwoProcesses(t *testing.T, stock int) (harness.Stores, *harness.Sal
 	return s, harness.OpenSale(t, stock, harness.AdmissionPolicy, a, b), harness.RedisAt(t, s.Redis[0])
 }
 
-// Redis is emptied in the middle of a sale over two processes, as by a restart without persistence. The sale goes on without an
-// operator until exactly all stock is sold.
+// Redis is emptied in the middle of a sale over two processes, as by a restart without persistence. The sale goes on
+// without an operator until exactly all stock is sold.
 func TestRedisIsEmptied(t *testing.T) {
 	t.Parallel()
 	const stock = 2000

@@ -167,8 +167,8 @@ func replaceOneByOne(t *testing.T, policy, before, this string) {
 	checkUpgraded(sale, s.DB, told)
 }
 
-// replaceWithBacklog kills every instance of one version when orders are accepted that are not in the database, and lets
-// the other version persist them.
+// replaceWithBacklog kills every instance of one version when orders are accepted that are not in the database, and
+// lets the other version persist them.
 func replaceWithBacklog(t *testing.T, policy, from, to string) {
 	s := harness.NewStores(t)
 	s = s.With(together)

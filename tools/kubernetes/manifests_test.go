@@ -32,8 +32,8 @@ type manifests struct {
 	network    networkingv1.NetworkPolicy
 }
 
-// load decodes each document as the API server does with strict validation: a field that its kind does not have, or writes
-// otherwise, is an error.
+// load decodes each document as the API server does with strict validation: a field that its kind does not have, or
+// writes otherwise, is an error.
 func load(t *testing.T) *manifests {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -155,8 +155,8 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// Every setting is one of the service, every secret is a file that is mounted, and the commands of docs/deploy.md
-// make the files.
+// Every setting is one of the service, every secret is a file that is mounted, and the commands of docs/deploy.md make
+// the files.
 func TestSettingsAndSecrets(t *testing.T) {
 	m := load(t)
 	container := m.deployment.Spec.Template.Spec.Containers[0]

@@ -1,6 +1,6 @@
 // Command mutants shows that the tests can fail: it puts each deliberate fault of its table into a copy of the project,
-// runs the tests that are to catch it, and prints which one did. go test ./... is asked first, and only if that does not
-// see the fault, the tests on real servers.
+// runs the tests that are to catch it, and prints which one did. go test ./... is asked first, and only if that does
+// not see the fault, the tests on real servers.
 //
 // It exits with 1 if a fault is not caught, and with 2 if it could not be tried.
 package main

@@ -1,21 +1,18 @@
-// Package batch groups requests that arrive while earlier ones are being processed (group
-// commit). It does not know what a request is about.
+// Package batch groups requests that arrive while earlier ones are being processed (group commit). It does not know
+// what a request is about.
 //
-// A request that arrives while nothing is processed is processed at once. Requests that arrive
-// meanwhile wait in a [Queue] and are processed together, up to the maximum of a batch. One
-// batch of a queue is processed at a time.
+// A request that arrives while nothing is processed is processed at once. Requests that arrive meanwhile wait in a
+// [Queue] and are processed together, up to the maximum of a batch. One batch of a queue is processed at a time.
 //
 // # Cancellation
 //
-// A request leaves the queue when its context ends, until the [Processor] marks it as sent.
-// After that it waits for its answer whatever its context does, because the outcome is already
-// being decided.
+// A request leaves the queue when its context ends, until the [Processor] marks it as sent. After that it waits for its
+// answer whatever its context does, because the outcome is already being decided.
 //
-// A goroutine that waits for the Done channel of a request's context costs more than all the
-// rest of the queue: net/http starts a timer only when somebody first waits for it. So requests
-// do not wait for their contexts while the queue moves. When the queue has not moved for
-// [StalledAfter], it tells all requests in it, and those that join it later, to watch their own
-// contexts. From then on they leave as soon as their contexts end.
+// A goroutine that waits for the Done channel of a request's context costs more than all the rest of the queue:
+// net/http starts a timer only when somebody first waits for it. So requests do not wait for their contexts while the
+// queue moves. When the queue has not moved for [StalledAfter], it tells all requests in it, and those that join it
+// later, to watch their own contexts. From then on they leave as soon as their contexts end.
 package batch
 
 import (
@@ -27,24 +24,23 @@ import (
 	"time"
 )
 
-// StalledAfter is how long a queue waits before its requests watch their own contexts: longer
-// than a round trip normally takes, shorter than a person notices.
+// StalledAfter is how long a queue waits before its requests watch their own contexts: longer than a round trip
+// normally takes, shorter than a person notices.
 const StalledAfter = 10 * time.Millisecond
 
 // Processor processes the batches of a queue.
 type Processor[T any] interface {
 	// Ready reports whether a batch can be processed now. It must not block.
 	Ready() bool
-	// AwaitReady blocks until a batch can be processed. Its error is the answer to all requests
-	// that are queued by then. While it blocks, requests can leave the queue.
+	// AwaitReady blocks until a batch can be processed. Its error is the answer to all requests that are queued by
+	// then. While it blocks, requests can leave the queue.
 	AwaitReady() error
-	// Process answers every request of a batch, which is not empty. Its error is the answer to
-	// the requests behind the batch too: they have waited as long, for the same.
+	// Process answers every request of a batch, which is not empty. Its error is the answer to the requests behind the
+	// batch too: they have waited as long, for the same.
 	Process(batch []*Request[T]) error
 }
 
-// Queue holds the requests that wait for the next batch. It is safe for use by several
-// goroutines.
+// Queue holds the requests that wait for the next batch. It is safe for use by several goroutines.
 type Queue[T any] struct {
 	processor Processor[T]
 	maximum   int
@@ -58,8 +54,8 @@ type Queue[T any] struct {
 	first   int64         // the ticket of queue[0]
 	spare   []*Request[T] // the slice to use for the queue when a batch is taken
 	working bool          // a goroutine takes batches
-	// stalled: the batch under way, or AwaitReady, takes long. The alarm sets it when the queue
-	// has not been empty for StalledAfter.
+	// stalled: the batch under way, or AwaitReady, takes long. The alarm sets it when the queue has not been empty for
+	// StalledAfter.
 	stalled bool
 	alarm   *time.Timer
 }
@@ -73,8 +69,8 @@ func New[T any](processor Processor[T], maximum int, spawn func(work func()) boo
 	return q
 }
 
-// Do has a request processed and returns its answer, or the context's error if the request left
-// the queue before it was sent.
+// Do has a request processed and returns its answer, or the context's error if the request left the queue before it was
+// sent.
 func (q *Queue[T]) Do(ctx context.Context, value T) error {
 	r, used := q.requests.Get().(*Request[T])
 	if !used {
@@ -104,8 +100,8 @@ func (q *Queue[T]) wait(r *Request[T]) error {
 	}
 }
 
-// join adds a request, and reports whether the request must watch its own context. If no
-// goroutine takes batches, join starts one.
+// join adds a request, and reports whether the request must watch its own context. If no goroutine takes batches, join
+// starts one.
 func (q *Queue[T]) join(r *Request[T]) (stalled bool) {
 	q.mu.Lock()
 	r.ticket = q.first + int64(len(q.queue))
@@ -154,8 +150,8 @@ func (q *Queue[T]) signalStalled() {
 // work processes one batch after the other until the queue is empty.
 func (q *Queue[T]) work() {
 	for {
-		// Goroutines that are about to join get into this batch: a round trip costs the same
-		// for one request as for many. If no other goroutine can run, Gosched returns at once.
+		// Goroutines that are about to join get into this batch: a round trip costs the same for one request as for
+		// many. If no other goroutine can run, Gosched returns at once.
 		runtime.Gosched()
 		batch, left := q.next()
 		switch {
@@ -177,8 +173,7 @@ func (q *Queue[T]) work() {
 	}
 }
 
-// next returns the next batch. It is empty while the processor is not ready. If no request is
-// left, next ends the work.
+// next returns the next batch. It is empty while the processor is not ready. If no request is left, next ends the work.
 func (q *Queue[T]) next() (batch []*Request[T], left bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

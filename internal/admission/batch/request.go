@@ -5,8 +5,7 @@ import (
 	"errors"
 )
 
-// Request is one request. The queue owns it until it is in a batch, then the processor until it
-// is answered.
+// Request is one request. The queue owns it until it is in a batch, then the processor until it is answered.
 type Request[T any] struct {
 	Value T
 
@@ -35,8 +34,8 @@ func (r *Request[T]) Answer(err error) { r.done <- err }
 // Answered returns the channel that receives the answer of a request that is in no queue.
 func (r *Request[T]) Answered() <-chan error { return r.done }
 
-// MarkSent marks the request as sent, so that it waits for its answer. If its context has ended
-// before, MarkSent answers the request with the context's error and reports false.
+// MarkSent marks the request as sent, so that it waits for its answer. If its context has ended before, MarkSent
+// answers the request with the context's error and reports false.
 func (r *Request[T]) MarkSent() bool {
 	if !r.sent {
 		if err := r.ctx.Err(); err != nil {
@@ -48,16 +47,15 @@ func (r *Request[T]) MarkSent() bool {
 	return true
 }
 
-// UnmarkSent takes the mark from all requests of a batch of which none was processed, so that they
-// can leave again.
+// UnmarkSent takes the mark from all requests of a batch of which none was processed, so that they can leave again.
 func UnmarkSent[T any](batch []*Request[T]) {
 	for _, r := range batch {
 		r.sent = false
 	}
 }
 
-// AnswerAll answers all requests of a batch: those whose context has ended before they were sent
-// with the context's error, the others with err.
+// AnswerAll answers all requests of a batch: those whose context has ended before they were sent with the context's
+// error, the others with err.
 func AnswerAll[T any](batch []*Request[T], err error) {
 	for _, r := range batch {
 		if r.MarkSent() {

@@ -9,8 +9,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// What the database has carried out has taken its unit. A late order has not yet, while it is cancelled or expired. Nor has
-// the second unit of an order that was accepted again after it had given the first one back.
+// What the database has carried out has taken its unit. A late order has not yet, while it is cancelled or expired. Nor
+// has the second unit of an order that was accepted again after it had given the first one back.
 func TestPersisted(t *testing.T) {
 	first := time.Date(2026, 1, 1, 0, 0, 0, 123_000, time.UTC)
 	entries := [3]contract.Accepted{{At: first}, {At: first.Add(time.Second), Late: true}, {At: first.Add(time.Millisecond)}}

@@ -32,19 +32,16 @@ type Batch struct {
 	args []any
 }
 
-// Known is what a process has seen of a bucket in an epoch. It stays true unless Redis loses
-// data.
+// Known is what a process has seen of a bucket in an epoch. It stays true unless Redis loses data.
 type Known struct {
 	Epoch, Seq, Returned int64
-	// User, Order and Key are the last order that was seen accepted; 0 for none. Late says that it took a
-	// unit again.
+	// User, Order and Key are the last order that was seen accepted; 0 for none. Late says that it took a unit again.
 	User, Order int64
 	Key         order.KeyHash
 	Late        bool
 }
 
-// pairs is the index of ARGV[10] in the whole command: three keys and nine arguments come
-// before it.
+// pairs is the index of ARGV[10] in the whole command: three keys and nine arguments come before it.
 const pairs = redisscript.FirstKey + 3 + 9
 
 // NewBatch returns a batch with room for n orders.
@@ -52,8 +49,8 @@ func NewBatch(n int) *Batch {
 	return &Batch{PerEntry: DefaultOrdersPerEntry, args: make([]any, pairs, pairs+2*n)}
 }
 
-// Add adds an order. The pointers must stay valid until the batch is decided: a pointer fits
-// into an any without an allocation.
+// Add adds an order. The pointers must stay valid until the batch is decided: a pointer fits into an any without an
+// allocation.
 func (b *Batch) Add(userID, orderID *int64, key order.KeyHash) {
 	if key == 0 {
 		b.args = append(b.args, userID, orderID)
@@ -117,15 +114,14 @@ const (
 	Overloaded       Outcome = 'w' // too many orders are pending
 )
 
-// HasOrder reports whether the decision tells a user that the user has an order. Only such a
-// decision must survive a failover. A refusal that is lost with it does no harm: the user has
-// nothing, and may ask again.
+// HasOrder reports whether the decision tells a user that the user has an order. Only such a decision must survive a
+// failover. A refusal that is lost with it does no harm: the user has nothing, and may ask again.
 func (d *Decision) HasOrder() bool {
 	return strings.ContainsAny(d.Outcomes, string([]byte{Accepted, Repeated, RepeatedUnderKey}))
 }
 
-// Admit decides about a batch. With [ErrUnacknowledged] it returns the decision too, but
-// fewer replicas than required have acknowledged it.
+// Admit decides about a batch. With [ErrUnacknowledged] it returns the decision too, but fewer replicas than required
+// have acknowledged it.
 func (l *Ledger) Admit(ctx context.Context, b *Batch) (Decision, error) {
 	user, last := "", ""
 	if b.Known.Order != 0 {

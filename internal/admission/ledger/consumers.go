@@ -27,9 +27,8 @@ var (
 	removeConsumerSource string
 )
 
-// Consumers runs the scripts of the consumers that persist accepted orders. They are sent as
-// the client is configured to, repetitions and redirections of a cluster included: each of
-// them may be executed twice.
+// Consumers runs the scripts of the consumers that persist accepted orders. They are sent as the client is configured
+// to, repetitions and redirections of a cluster included: each of them may be executed twice.
 type Consumers struct {
 	ensureGroup, acknowledge, split, deadLetter, attempt, removeConsumer *redis.Script
 	generation                                                           func() int64
@@ -118,8 +117,8 @@ type Rejection struct {
 	Reason, Detail string
 }
 
-// DeadLetter moves an entry to the dead letters and gives its reservation back. It reports
-// false where the entry is gone, because another consumer was faster.
+// DeadLetter moves an entry to the dead letters and gives its reservation back. It reports false where the entry is
+// gone, because another consumer was faster.
 func (c *Consumers) DeadLetter(ctx context.Context, client redis.Scripter, r *Rejection) (bool, error) {
 	user, reserved := "", ""
 	if r.Order != 0 {

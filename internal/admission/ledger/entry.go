@@ -15,9 +15,9 @@ import (
 	"seckill/internal/order"
 )
 
-// The fields of an entry of Orders. The entry's id begins with the time of acceptance, in ms
-// of Redis' clock. An entry with several orders has neither EntryOrder nor EntryUser: each of its other
-// fields is a user's id and holds the user's order. admit.lua and split.lua write entries.
+// The fields of an entry of Orders. The entry's id begins with the time of acceptance, in ms of Redis' clock. An entry
+// with several orders has neither EntryOrder nor EntryUser: each of its other fields is a user's id and holds the
+// user's order. admit.lua and split.lua write entries.
 const (
 	EntryOrder = "o" // the order, as in Users: see [Reserved]
 	EntryUser  = "u" // the user's id
@@ -34,12 +34,12 @@ const (
 	DeadFrom   = "from"   // the id of the entry of Orders
 )
 
-// DefaultOrdersPerEntry is how many orders an entry has at most, unless configured otherwise. Longer entries would
-// save little, and several consumers could not share what one call has accepted.
+// DefaultOrdersPerEntry is how many orders an entry has at most, unless configured otherwise. Longer entries would save
+// little, and several consumers could not share what one call has accepted.
 const DefaultOrdersPerEntry = 64
 
-// MaxNumber bounds epochs and sequence numbers, which count from 0. Lua's numbers are exact up to twice as much, so counting
-// on from any number in bounds stays exact.
+// MaxNumber bounds epochs and sequence numbers, which count from 0. Lua's numbers are exact up to twice as much, so
+// counting on from any number in bounds stays exact.
 const MaxNumber = 1 << 52
 
 // Entry is an order of an entry of Orders.
@@ -117,8 +117,8 @@ const (
 	keyBytes = 8
 )
 
-// Reserved is what the hash of users holds for a user: the id of the user's order or, if the order has an
-// idempotency key, the id, a colon and the key in 11 characters of base64.
+// Reserved is what the hash of users holds for a user: the id of the user's order or, if the order has an idempotency
+// key, the id, a colon and the key in 11 characters of base64.
 func Reserved(id int64, key order.KeyHash) string {
 	text := strconv.FormatInt(id, 10)
 	if key == 0 {
@@ -184,8 +184,8 @@ func parsePositive(text, what string) (int64, error) {
 	return n, nil
 }
 
-// EntryTime returns when an entry was added, by the server's clock: an entry's id begins
-// with the time in ms. It is the epoch of Unix where the id has no time.
+// EntryTime returns when an entry was added, by the server's clock: an entry's id begins with the time in ms. It is the
+// epoch of Unix where the id has no time.
 func EntryTime(id string) time.Time {
 	ms, _, _ := strings.Cut(id, "-")
 	n, err := strconv.ParseInt(ms, 10, 64)
@@ -203,8 +203,8 @@ func entryTime(id string, fields map[string]any) time.Time {
 	return EntryTime(id)
 }
 
-// DeadLetter is an entry of Dead. The fields of the original entry are as they were: they may
-// be anything where the entry was malformed, and "" where they are missing.
+// DeadLetter is an entry of Dead. The fields of the original entry are as they were: they may be anything where the
+// entry was malformed, and "" where they are missing.
 type DeadLetter struct {
 	OrderID, UserID string
 	Reason, Detail  string

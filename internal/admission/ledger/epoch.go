@@ -21,15 +21,15 @@ var (
 	removeSource string
 )
 
-// Close closes a bucket under an odd epoch and returns the epoch that the bucket then has,
-// which may be a later one. Where replicas are waited for, they have the closed epoch when Close
-// returns: if one of them is promoted, it accepts nothing under the epoch before.
+// Close closes a bucket under an odd epoch and returns the epoch that the bucket then has, which may be a later one.
+// Where replicas are waited for, they have the closed epoch when Close returns: if one of them is promoted, it accepts
+// nothing under the epoch before.
 func (l *Ledger) Close(ctx context.Context, keys Keys, epoch int64) (int64, error) {
 	return number(l.runAcknowledged(ctx, l.scripts.close, []any{"", "", 1, keys.Meta, epoch, l.generation()}))
 }
 
-// PreparedFor is how long users that were prepared for an epoch stay if nobody opens it or discards them, from the latest
-// call of Prepare on.
+// PreparedFor is how long users that were prepared for an epoch stay if nobody opens it or discards them, from the
+// latest call of Prepare on.
 const PreparedFor = 10 * time.Minute
 
 // Users are orders that are to be prepared under a key, see [Keys.PreparedUsers].
@@ -85,8 +85,8 @@ func (w *Window) paused() int {
 	return 0
 }
 
-// SetWindow sets when a bucket sells, unless the bucket was told of a later revision. Where replicas are waited for, they
-// have it when SetWindow returns.
+// SetWindow sets when a bucket sells, unless the bucket was told of a later revision. Where replicas are waited for,
+// they have it when SetWindow returns.
 func (l *Ledger) SetWindow(ctx context.Context, keys Keys, w Window) error {
 	_, err := number(l.runAcknowledged(ctx, l.scripts.window, []any{"", "", 1, keys.Meta, w.Revision, w.Begin, w.End, w.paused(), l.generation()}))
 	return err
@@ -120,8 +120,7 @@ const (
 	StillPending
 )
 
-// Remove removes the users of a bucket that was forgotten under an epoch or, with all, all of
-// its keys.
+// Remove removes the users of a bucket that was forgotten under an epoch or, with all, all of its keys.
 func (l *Ledger) Remove(ctx context.Context, keys Keys, epoch int64, all bool) (Removal, error) {
 	everything := 0
 	if all {

@@ -4,14 +4,14 @@ import "strconv"
 
 // Keys are the names of the keys of one bucket of a voucher.
 type Keys struct {
-	// Meta is a hash with the fields [FieldEpoch] to [FieldEnd] and, where a voucher has
-	// several buckets, [FieldTo] and [FieldFrom].
+	// Meta is a hash with the fields [FieldEpoch] to [FieldEnd] and, where a voucher has several buckets, [FieldTo] and
+	// [FieldFrom].
 	Meta string
-	// Users is a hash: user id -> the user's accepted order, see [Reserved]. It enforces one
-	// order per user, and stays until the voucher is forgotten.
+	// Users is a hash: user id -> the user's accepted order, see [Reserved]. It enforces one order per user, and stays
+	// until the voucher is forgotten.
 	Users string
-	// Orders is the stream of accepted orders. A consumer acknowledges and deletes an entry
-	// once its orders are persisted, so the stream holds only orders that are pending.
+	// Orders is the stream of accepted orders. A consumer acknowledges and deletes an entry once its orders are
+	// persisted, so the stream holds only orders that are pending.
 	Orders string
 	// Dead is the stream of accepted orders that were rejected.
 	Dead string
@@ -40,8 +40,8 @@ func (k Keys) PreparedUsers(epoch int64) string {
 	return k.Users + ":" + strconv.FormatInt(epoch, 10)
 }
 
-// FinalChannel is the channel on which the ids of a voucher's orders are published once they
-// are final. A channel has no slot, so all buckets share one channel.
+// FinalChannel is the channel on which the ids of a voucher's orders are published once they are final. A channel has
+// no slot, so all buckets share one channel.
 func FinalChannel(prefix string, voucherID int64) string {
 	return KeysOf(prefix, voucherID, 0).Meta + ":done"
 }
@@ -51,8 +51,8 @@ func BucketOf(userID int64, buckets int) int {
 	if buckets <= 1 {
 		return 0
 	}
-	// User ids often follow each other. Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads
-	// them, even if only every n-th of them buys.
+	// User ids often follow each other. Fibonacci hashing (Knuth, TAOCP 3, 6.4) spreads them, even if only every n-th
+	// of them buys.
 	return int(uint64(userID) * 0x9e3779b97f4a7c15 >> 32 % uint64(buckets))
 }
 
@@ -67,17 +67,15 @@ const (
 	FieldSeq = "seq"
 	// FieldStock is how many orders can still be accepted.
 	FieldStock = "stock"
-	// FieldReturned counts the reservations that were given back within the epoch. A script
-	// that takes an order out of Users adds one to this field, and adds to seq. If
-	// an order that was accepted is gone and this field has not grown, Redis has lost data,
-	// and the gate closes the voucher.
+	// FieldReturned counts the reservations that were given back within the epoch. A script that takes an order out of
+	// Users adds one to this field, and adds to seq. If an order that was accepted is gone and this field has not
+	// grown, Redis has lost data, and the gate closes the voucher.
 	FieldReturned = "back"
-	// FieldArrived is the total of the stock that orders gave back in the database, as far as it
-	// has arrived here; no field is 0. See return.lua.
+	// FieldArrived is the total of the stock that orders gave back in the database, as far as it has arrived here; no
+	// field is 0. See return.lua.
 	FieldArrived = "ret"
-	// FieldExtra is how many orders the entries of Orders have beyond one each: the length of the
-	// stream and this field together count the orders that are pending. It means nothing while the
-	// stream is empty.
+	// FieldExtra is how many orders the entries of Orders have beyond one each: the length of the stream and this field
+	// together count the orders that are pending. It means nothing while the stream is empty.
 	FieldExtra = "extra"
 	// FieldBusy is 1 while a script changes several keys. A script that finds it set knows that an earlier one stopped
 	// in its middle, and leaves the bucket to be rebuilt from the database.

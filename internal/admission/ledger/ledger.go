@@ -21,16 +21,16 @@ type Client interface {
 
 // Options are the optional settings of a [Ledger].
 type Options struct {
-	// WaitReplicas is how many replicas must have what a script wrote before its reply
-	// counts (WAIT). Default 0: the primary's reply is enough.
+	// WaitReplicas is how many replicas must have what a script wrote before its reply counts (WAIT). Default 0: the
+	// primary's reply is enough.
 	WaitReplicas int
 	// WaitTimeout bounds that wait.
 	WaitTimeout time.Duration
-	// Generation is that of the pair of database and Redis; nil: 0. A bucket that was closed or opened under a later one is
-	// another database's now.
+	// Generation is that of the pair of database and Redis; nil: 0. A bucket that was closed or opened under a later
+	// one is another database's now.
 	Generation func() int64
-	// RepeatReads lets go-redis repeat [Ledger.State] as its client is configured to.
-	// By default no command is repeated, and the caller decides.
+	// RepeatReads lets go-redis repeat [Ledger.State] as its client is configured to. By default no command is
+	// repeated, and the caller decides.
 	RepeatReads bool
 }
 

@@ -36,8 +36,7 @@ func (l *Ledger) ByNode(ctx context.Context, buckets []Keys) [][]int {
 
 // Backlog says whether a bucket has orders that may not be in the database yet.
 type Backlog struct {
-	// Pending counts the accepted orders that are not persisted yet. Where it is above 0 the
-	// rest is not set.
+	// Pending counts the accepted orders that are not persisted yet. Where it is above 0 the rest is not set.
 	Pending int64
 	// Epoch is the bucket's; 0 where it has none.
 	Epoch int64
@@ -136,8 +135,7 @@ type Reservation struct {
 	Err error
 }
 
-// Reservations answers several queries in one round trip. Each costs two commands, however many users
-// it names.
+// Reservations answers several queries in one round trip. Each costs two commands, however many users it names.
 func (l *Ledger) Reservations(ctx context.Context, queries []Query) []Reservations {
 	pipe := l.client.Pipeline()
 	users, epochs := make([]*redis.SliceCmd, len(queries)), make([]*redis.StringCmd, len(queries))

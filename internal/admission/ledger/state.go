@@ -10,8 +10,7 @@ import (
 //go:embed state.lua
 var stateSource string
 
-// State is the state of one bucket of a voucher, read at one moment. A number that Redis does
-// not have is -1.
+// State is the state of one bucket of a voucher, read at one moment. A number that Redis does not have is -1.
 type State struct {
 	// Now is the server's clock, in ms.
 	Now int64
@@ -29,8 +28,8 @@ type State struct {
 	Generation int64
 	// Torn: a script that changed the bucket stopped in its middle, see [FieldBusy]. The numbers above are wrong.
 	Torn bool
-	// To is the total that the bucket gave to each other bucket in this epoch, From the
-	// total that arrived from each. They are nil where there was no transfer.
+	// To is the total that the bucket gave to each other bucket in this epoch, From the total that arrived from each.
+	// They are nil where there was no transfer.
 	To, From map[int]int64
 	// Heard is when the answer arrived, or when it was known that there is none.
 	Heard time.Time
@@ -53,14 +52,13 @@ func (s *State) Lent() (n int64) {
 	return n
 }
 
-// Share is the bucket's part of what can be sold: its stock and what it has lent. A transfer
-// changes no share, so the sum of the shares is right even though the buckets are not read at
-// the same moment. The share of a single bucket can be negative.
+// Share is the bucket's part of what can be sold: its stock and what it has lent. A transfer changes no share, so the
+// sum of the shares is right even though the buckets are not read at the same moment. The share of a single bucket can
+// be negative.
 func (s *State) Share() int64 { return s.Stock + s.Lent() }
 
-// States returns the states of several buckets, read at the same time. Each state has its
-// own error. A pipeline would not do: a cluster's client reports the error of one node for
-// the commands of all.
+// States returns the states of several buckets, read at the same time. Each state has its own error. A pipeline would
+// not do: a cluster's client reports the error of one node for the commands of all.
 func (l *Ledger) States(ctx context.Context, buckets []Keys) []State {
 	all := make([]State, len(buckets))
 	if len(buckets) == 1 {

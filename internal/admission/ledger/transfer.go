@@ -22,10 +22,9 @@ type Transfer struct {
 	Seq int64
 }
 
-// Give has a bucket give half of its stock to another bucket. Without more it gives nothing
-// and only returns the total that it has given. Where replicas are waited for, they have that
-// total when Give returns: if one of them is promoted, stock that has arrived in the other
-// bucket is not on sale in this one again.
+// Give has a bucket give half of its stock to another bucket. Without more it gives nothing and only returns the total
+// that it has given. Where replicas are waited for, they have that total when Give returns: if one of them is promoted,
+// stock that has arrived in the other bucket is not on sale in this one again.
 func (l *Ledger) Give(ctx context.Context, keys Keys, epoch int64, to int, more bool) (Transfer, error) {
 	amount := 0
 	if more {

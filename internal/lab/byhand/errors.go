@@ -12,8 +12,8 @@ var (
 	ErrNotNow = errors.New("bench: that is not possible now")
 )
 
-// Error says what is wrong with a setup, a move, a script or a file: an [ErrInvalid]. The reason and
-// its values are for a page that speaks another language than the text.
+// Error says what is wrong with a setup, a move, a script or a file: an [ErrInvalid]. The reason and its values are for
+// a page that speaks another language than the text.
 type Error struct {
 	Reason Reason
 	Values map[string]any

@@ -42,11 +42,12 @@ func start(task Task) string {
 	return ""
 }
 
-// patience is how often the reference may try: that the course can be done is shown here. How often it takes only one is a
-// matter of the machine.
+// patience is how often the reference may try: that the course can be done is shown here. How often it takes only one
+// is a matter of the machine.
 const patience = 5
 
-// The whole course is done with the answers of the reference, on Go alone. What a lesson begins with does not pass its checks.
+// The whole course is done with the answers of the reference, on Go alone. What a lesson begins with does not pass its
+// checks.
 func TestWholeCourse(t *testing.T) {
 	c := alone(t)
 	p := &Progress{Lessons: map[string]*LessonProgress{}}
@@ -138,8 +139,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A script without pauses is judged as one with them, however seldom the store is looked at: in a script of a lesson the
-// next holder's key is there for less than a millisecond.
+// A script without pauses is judged as one with them, however seldom the store is looked at: in a script of a lesson
+// the next holder's key is there for less than a millisecond.
 func TestScriptWithoutPauses(t *testing.T) {
 	c := alone(t)
 	task := Lessons()[3].Tasks[2]

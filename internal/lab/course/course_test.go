@@ -103,8 +103,8 @@ func mustFit(t *testing.T, set lab.Set, l Lesson, task Task) {
 	}
 }
 
-// A schedule is played in virtual time: with the reference's the aim is reached, and not with one that does nothing, is of
-// another lock, or costs too much.
+// A schedule is played in virtual time: with the reference's the aim is reached, and not with one that does nothing, is
+// of another lock, or costs too much.
 func TestSchedulesAreChecked(t *testing.T) {
 	c := &Checker{}
 	for _, l := range Lessons() {

@@ -41,8 +41,8 @@ func (s *score) tell(t *testing.T, what string) {
 	}
 }
 
-// TestSoakExperiments plays every experiment with its own setup, which is to come out as expected, and with its partner's,
-// which is to come to the opposite.
+// TestSoakExperiments plays every experiment with its own setup, which is to come out as expected, and with its
+// partner's, which is to come to the opposite.
 func TestSoakExperiments(t *testing.T) {
 	testkit.Soak(t)
 	set, bench := laboratory(t)
@@ -67,8 +67,8 @@ func TestSoakExperiments(t *testing.T) {
 	swapped.tell(t, "experiments with the setup of their partners")
 }
 
-// A changed number is played, and not only printed: it turns the verdict, or does not, for the
-// reason that the experiment is about.
+// A changed number is played, and not only printed: it turns the verdict, or does not, for the reason that the
+// experiment is about.
 func TestSoakChangedNumbers(t *testing.T) {
 	testkit.Soak(t)
 	set, bench := laboratory(t)

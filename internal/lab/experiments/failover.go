@@ -19,9 +19,9 @@ func failovers() []comparison {
 	}}
 }
 
-// primaryDies makes a primary grant the lock and die before its replica has received it. A
-// mechanism that uses several nodes gets two more, and one that waits for a replica gets another replica, which acknowledges
-// the lock and is not promoted.
+// primaryDies makes a primary grant the lock and die before its replica has received it. A mechanism that uses several
+// nodes gets two more, and one that waits for a replica gets another replica, which acknowledges the lock and is not
+// promoted.
 func primaryDies(t *lab.Trial, setup lab.Setup) {
 	e := newOwnServers(t, setup)
 	primary, replica := t.OwnRedis(), t.OwnRedis()

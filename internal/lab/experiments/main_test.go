@@ -12,8 +12,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// environment is shared by the tests of this package, as it is by the experiments of one run.
-// It is a package variable because TestMain cannot pass values to tests.
+// environment is shared by the tests of this package, as it is by the experiments of one run. It is a package variable
+// because TestMain cannot pass values to tests.
 var environment *testbed.Environment
 
 func TestMain(m *testing.M) {

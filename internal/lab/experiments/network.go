@@ -17,8 +17,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// A round trip over the slow network takes longer than a renewal may take with the tight
-// watchdog, and is short for the wide one. The work outlasts several renewals.
+// A round trip over the slow network takes longer than a renewal may take with the tight watchdog, and is short for the
+// wide one. The work outlasts several renewals.
 const (
 	slowRoundTrip = 80 * time.Millisecond
 	tightWatchdog = 100 * time.Millisecond
@@ -26,8 +26,8 @@ const (
 	slowWork      = 1200 * time.Millisecond
 )
 
-// The lost reply: the caller gives up after givesUp, and the network recovers at that moment.
-// A key that is still there after cleanedBy was not cleaned up.
+// The lost reply: the caller gives up after givesUp, and the network recovers at that moment. A key that is still there
+// after cleanedBy was not cleaned up.
 const (
 	unseenLease = 2800 * time.Millisecond
 	givesUp     = 300 * time.Millisecond
@@ -57,8 +57,7 @@ func networks() []comparison {
 	}
 }
 
-// holderFarAway makes a holder work over a slow network, while a client close to the server
-// waits.
+// holderFarAway makes a holder work over a slow network, while a client close to the server waits.
 func holderFarAway(t *lab.Trial, setup lab.Setup) {
 	c := newClients(t, setup)
 	way := testkit.NewProxy(t, t.Redis().Addr())
@@ -102,8 +101,8 @@ func holderFarAway(t *lab.Trial, setup lab.Setup) {
 	t.Judge(evidence)
 }
 
-// falseAlarms returns when the holders in a process were told that they had lost the lock. The
-// process ran all the time, and nobody took the lock from it.
+// falseAlarms returns when the holders in a process were told that they had lost the lock. The process ran all the
+// time, and nobody took the lock from it.
 func falseAlarms(events []eventlog.Event, process string) (told []eventlog.Event) {
 	for _, e := range events {
 		if e.Process == process && e.Kind == eventlog.Lost {

@@ -11,9 +11,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// An experiment keeps what it says about its parameters: it takes every choice, and both ends
-// of a range, but nothing beyond them; and its own value is one that it would take, or has a
-// name.
+// An experiment keeps what it says about its parameters: it takes every choice, and both ends of a range, but nothing
+// beyond them; and its own value is one that it would take, or has a name.
 func TestBoundsOfParameters(t *testing.T) {
 	set, err := All()
 	fail.NowIf(t, err)

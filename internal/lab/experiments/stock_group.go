@@ -14,8 +14,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// twoGroups sends two groups of orders. In the first, one user has an order already. The second has more orders than units
-// are left.
+// twoGroups sends two groups of orders. In the first, one user has an order already. The second has more orders than
+// units are left.
 func twoGroups(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Stock, groupStock)
 	const one, two = "group 1", "group 2"

@@ -66,7 +66,8 @@ func refilledWhileSelling(t *lab.Trial, setup lab.Setup) {
 	})
 }
 
-// pausedAndRestarted pauses a sale, kills Redis, which has nothing on disk, and has the gate opened again from the database.
+// pausedAndRestarted pauses a sale, kills Redis, which has nothing on disk, and has the gate opened again from the
+// database.
 func pausedAndRestarted(t *lab.Trial, setup lab.Setup) {
 	n := cmp.Or(setup.Stock, refillStock)
 	const others = "the others"

@@ -62,8 +62,8 @@ func TestShortestCounterexamples(t *testing.T) {
 	}
 }
 
-// late is what the contract of [lock.Locker] says of a command that the server carries out after the clean-up: what it takes
-// stays for its lease.
+// late is what the contract of [lock.Locker] says of a command that the server carries out after the clean-up: what it
+// takes stays for its lease.
 var late = map[finding.Kind]string{finding.LockedOut: "~2~s1-t-q1.2-r1-w1-q1.2-r1-q1.2-q1-r1-s2"}
 
 // What a lock promises, it keeps in every schedule within a budget. The soak has larger ones.
@@ -76,8 +76,9 @@ func TestEverySchedule(t *testing.T) {
 	}
 }
 
-// TestSoakEverySchedule has larger budgets, with all adversities that do not take the lease away. Those of lua are tried to
-// their end; each of the others has a minute: for every schedule with one adversity, and as many with two as it comes to.
+// TestSoakEverySchedule has larger budgets, with all adversities that do not take the lease away. Those of lua are
+// tried to their end; each of the others has a minute: for every schedule with one adversity, and as many with two as
+// it comes to.
 func TestSoakEverySchedule(t *testing.T) {
 	testkit.Soak(t)
 	for _, a := range []Adversity{Pausing, Killing, Cutting} {
@@ -179,8 +180,8 @@ func TestShrink(t *testing.T) {
 	fail.Unequal(t, s.diverged, 0, "diverged")
 }
 
-// One node has not granted the lock to the holder, and another restarts empty while it is at work: two holders. The soak
-// searches for it.
+// One node has not granted the lock to the holder, and another restarts empty while it is at work: two holders. The
+// soak searches for it.
 func TestRedWithARestart(t *testing.T) {
 	s, err := ParseSchedule(redBroken)
 	fail.NowIf(t, err)

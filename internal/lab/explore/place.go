@@ -25,7 +25,8 @@ type cleaner interface{ Cleanup(close func()) }
 
 // server is one that keeps locks.
 type server interface {
-	// connect sets where a wire's delivered requests are written. What the server sends, it writes to the wire's other end.
+	// connect sets where a wire's delivered requests are written. What the server sends, it writes to the wire's other
+	// end.
 	connect(w *wire) error
 	dial() (net.Conn, error) // past the schedule
 	// keys returns the time that each key still has; 0: it has no end.

@@ -11,8 +11,7 @@ import (
 	"seckill/internal/lock/none"
 )
 
-// Every program whose mistake is in the lock can be opened under some mechanism, and the others
-// under none.
+// Every program whose mistake is in the lock can be opened under some mechanism, and the others under none.
 func TestOpen(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is sent
 	defer client.Close()

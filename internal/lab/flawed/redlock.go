@@ -10,9 +10,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// redlock is the algorithm as “The evolution of Redis locks” tells it: the client notes the time, asks the nodes one after
-// the other with the same value, each with a time limit of its own, and has the lock if a
-// majority granted it in less than the lease. If it fails it releases on all nodes.
+// redlock is the algorithm as “The evolution of Redis locks” tells it: the client notes the time, asks the nodes one
+// after the other with the same value, each with a time limit of its own, and has the lock if a majority granted it in
+// less than the lease. If it fails it releases on all nodes.
 type redlock struct {
 	unchecked bool // it does not compare the time with the lease
 	patient   bool // a node has no time limit
@@ -93,8 +93,8 @@ func (l *redlock) ask(ctx context.Context, node *redis.Client, name, value strin
 	return node.SetNX(ctx, name, value, ttl).Result()
 }
 
-// release releases on all nodes, or on those that are known to have granted the lock. A node
-// that does not answer does not stop the others.
+// release releases on all nodes, or on those that are known to have granted the lock. A node that does not answer does
+// not stop the others.
 func (l *redlock) release(ctx context.Context, granted []bool, name, value string) error {
 	released := 0
 	for i, node := range l.nodes {

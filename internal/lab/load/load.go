@@ -1,9 +1,7 @@
-// Package load sends the orders of many buyers to the API processes of one machine, and
-// records the answers.
+// Package load sends the orders of many buyers to the API processes of one machine, and records the answers.
 //
-// It is a closed loop: a fixed number of buyers is served at once, and when one has its
-// answer, the next one comes. The same seed gives the same buyers in the same order at the
-// same times, as far as the machine is fast enough.
+// It is a closed loop: a fixed number of buyers is served at once, and when one has its answer, the next one comes. The
+// same seed gives the same buyers in the same order at the same times, as far as the machine is fast enough.
 //
 // It connects to loopback addresses only.
 package load
@@ -39,21 +37,18 @@ type Load struct {
 	// Buyers is how many come. Their user ids are consecutive from First (default 1).
 	Buyers int
 	First  int64
-	// Requests is how many each buyer sends, all at the same moment and to different instances
-	// if possible. Default 1.
+	// Requests is how many each buyer sends, all at the same moment and to different instances if possible. Default 1.
 	Requests int
-	// Concurrency is how many buyers are served at once. The first ones start together, on one
-	// signal. Default [DefaultConcurrency].
+	// Concurrency is how many buyers are served at once. The first ones start together, on one signal. Default
+	// [DefaultConcurrency].
 	Concurrency int
 	// Seed decides the order of the buyers and their times.
 	Seed int64
 	// Duration is how long new buyers come; the rest does not come. 0: until all have come.
 	Duration time.Duration
-	// Spread is the time over which arrivals are spread randomly. 0: each comes as soon as it
-	// can be served.
+	// Spread is the time over which arrivals are spread randomly. 0: each comes as soon as it can be served.
 	Spread time.Duration
-	// Retries is how often a buyer tries again that is told "busy", each time after
-	// RetryAfter.
+	// Retries is how often a buyer tries again that is told "busy", each time after RetryAfter.
 	Retries    int
 	RetryAfter time.Duration
 }
@@ -112,9 +107,8 @@ func (l Load) arrivals() []buyer {
 	return crowd
 }
 
-// Send sends the orders of a load for a voucher, to each target in turn, and returns when all
-// are answered. If ctx ends earlier, it cancels the pending requests and returns the answers
-// so far, with the error of ctx.
+// Send sends the orders of a load for a voucher, to each target in turn, and returns when all are answered. If ctx ends
+// earlier, it cancels the pending requests and returns the answers so far, with the error of ctx.
 func (c *Client) Send(ctx context.Context, targets []Target, voucher int64, l Load) (*Outcome, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -276,8 +270,7 @@ type Answer struct {
 	// Asked and Answered are nanoseconds since 1970.
 	Asked, Answered int64
 	Status          int // 0 without an answer
-	// Code is [Created], [Network] or the code of the problem, such as [Busy] or
-	// "sold_out".
+	// Code is [Created], [Network] or the code of the problem, such as [Busy] or "sold_out".
 	Code  string
 	Order int64 // if it is placed
 	Try   int   // how many tries came before
@@ -309,8 +302,7 @@ func (c *Client) Buy(ctx context.Context, from Target, voucher, user int64) Answ
 	return a
 }
 
-// Do calls the API as a user (0: nobody), with a JSON body (nil: none), and decodes the
-// answer, whatever its status.
+// Do calls the API as a user (0: nobody), with a JSON body (nil: none), and decodes the answer, whatever its status.
 func (c *Client) Do(ctx context.Context, at Target, method, path string, user int64, body io.Reader, answer any) (status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, method, at.URL+path, body)
 	if err != nil {
@@ -400,8 +392,7 @@ func latency(answers []Answer, took time.Duration) finding.Latency {
 // perDecade is the number of bars per power of ten.
 const perDecade = 10
 
-// buckets returns bars of equal width on a logarithmic axis, from the first that is not empty
-// to the last.
+// buckets returns bars of equal width on a logarithmic axis, from the first that is not empty to the last.
 func buckets(times []int64) []finding.Bucket {
 	bar := func(ns int64) int { return int(math.Ceil(math.Log10(float64(ns)) * perDecade)) }
 	first := bar(slices.Min(times))

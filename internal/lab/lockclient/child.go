@@ -25,8 +25,7 @@ import (
 	"seckill/internal/order"
 )
 
-// Config says who a client is, and which servers it has. Without its server a mechanism is
-// unknown to the client.
+// Config says who a client is, and which servers it has. Without its server a mechanism is unknown to the client.
 type Config struct {
 	// Name of the process in the event log, such as "holder".
 	Name string
@@ -52,9 +51,8 @@ type Config struct {
 	EventFile string
 }
 
-// MainIfChild turns this process into a client, and does not return, if [Start] has started it
-// as one. A program whose experiments or tests have clients calls it first in its main or
-// TestMain.
+// MainIfChild turns this process into a client, and does not return, if [Start] has started it as one. A program whose
+// experiments or tests have clients calls it first in its main or TestMain.
 func MainIfChild() {
 	given := os.Getenv(childEnv)
 	if given == "" {
@@ -106,7 +104,8 @@ func (i input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// server has what a client can be asked for, as exported methods: package net/rpc runs each request in its own goroutine.
+// server has what a client can be asked for, as exported methods: package net/rpc runs each request in its own
+// goroutine.
 type server struct {
 	*child
 
@@ -184,8 +183,8 @@ func answer[P, R any](s *server, r Request[P], to *Reply[R], do func(context.Con
 type child struct {
 	config Config
 	log    *slog.Logger
-	// life ends with the process. A lease or an open transaction outlives the request that
-	// created it: it lives under this context.
+	// life ends with the process. A lease or an open transaction outlives the request that created it: it lives under
+	// this context.
 	life    context.Context
 	lockers *lockers.Set
 	servers lockers.Servers
@@ -245,8 +244,7 @@ func openChild(ctx context.Context, config Config, logs io.Writer) (_ *child, er
 	return c, nil
 }
 
-// openRedis creates the clients. They do not connect yet: an experiment may be about a server
-// that is down.
+// openRedis creates the clients. They do not connect yet: an experiment may be about a server that is down.
 func (c *child) openRedis(servers *lockers.Servers) {
 	const timeout = 2 * time.Second // of one attempt of a command
 	if len(c.config.RedisAddrs) > 0 {

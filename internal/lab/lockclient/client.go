@@ -1,18 +1,16 @@
-// Package lockclient is for experiments about a lock itself: a [Client] is a real child
-// process that uses locks and the database step by step, as it is told. It can be paused or
-// killed.
+// Package lockclient is for experiments about a lock itself: a [Client] is a real child process that uses locks and the
+// database step by step, as it is told. It can be paused or killed.
 //
-// The program executes itself once more for each client, with the client's [Config] in its
-// environment: see [MainIfChild]. The child opens the lockers and the database, and then serves
-// requests concurrently, with package net/rpc on its standard input and output. It records its
-// events in a file, as the service does: see package eventlog. The end of the input ends the
-// child. It releases nothing, but locks that depend on a session or a connection end with that.
+// The program executes itself once more for each client, with the client's [Config] in its environment: see
+// [MainIfChild]. The child opens the lockers and the database, and then serves requests concurrently, with package
+// net/rpc on its standard input and output. It records its events in a file, as the service does: see package eventlog.
+// The end of the input ends the child. It releases nothing, but locks that depend on a session or a connection end with
+// that.
 //
 // # Errors
 //
-// An error in the child is returned as an [*Error] with a kind from a closed list. errors.Is
-// finds the child's sentinel in it: a [lock.ErrLost] there is a [lock.ErrLost] here. If the
-// child has ended, the error is [ErrDead].
+// An error in the child is returned as an [*Error] with a kind from a closed list. errors.Is finds the child's sentinel
+// in it: a [lock.ErrLost] there is a [lock.ErrLost] here. If the child has ended, the error is [ErrDead].
 package lockclient
 
 import (
@@ -36,9 +34,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Client is a child process that uses locks as it is told. Its methods may be called from
-// several goroutines. Those without a context fail the test or experiment that started it, so
-// call them from its own goroutine.
+// Client is a child process that uses locks as it is told. Its methods may be called from several goroutines. Those
+// without a context fail the test or experiment that started it, so call them from its own goroutine.
 type Client struct {
 	t       testkit.TB
 	config  Config
@@ -57,16 +54,14 @@ type Client struct {
 // childEnv tells a program that it was started as a client. Its value is the client's [Config].
 const childEnv = "SECKILL_LAB_CLIENT"
 
-// Limits of the client's own machinery. They are generous, because they are used up only when
-// something is wrong.
+// Limits of the client's own machinery. They are generous, because they are used up only when something is wrong.
 const (
 	startLimit = 60 * time.Second
 	stopLimit  = 10 * time.Second
 )
 
-// Start executes this program once more, as a client, and returns when the client is ready.
-// The client ends with the test or experiment. If it has ended by itself by then, other than
-// by SIGKILL, the test or experiment fails.
+// Start executes this program once more, as a client, and returns when the client is ready. The client ends with the
+// test or experiment. If it has ended by itself by then, other than by SIGKILL, the test or experiment fails.
 func Start(t testkit.TB, config Config) *Client {
 	t.Helper()
 	if os.Getenv(childEnv) != "" {
@@ -132,8 +127,8 @@ type conn struct {
 	io.WriteCloser
 }
 
-// ask sends a request and waits for its answer. When ctx ends, the request is cancelled: a
-// lease that it still acquires is released.
+// ask sends a request and waits for its answer. When ctx ends, the request is cancelled: a lease that it still acquires
+// is released.
 func ask[R, P any](ctx context.Context, c *Client, do string, with P) (result R, err error) {
 	var reply Reply[R]
 	id := c.last.Add(1)
@@ -285,8 +280,8 @@ func (c *Client) Resume() {
 	c.process.Resume()
 }
 
-// Kill kills the process (SIGKILL) and returns when it has ended. Requests that are not
-// answered by then return [ErrDead].
+// Kill kills the process (SIGKILL) and returns when it has ended. Requests that are not answered by then return
+// [ErrDead].
 func (c *Client) Kill() {
 	c.mu.Lock()
 	if c.exit.at == 0 {

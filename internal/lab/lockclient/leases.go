@@ -11,16 +11,16 @@ import (
 	"seckill/internal/lock"
 )
 
-// held is a lease that was granted. It is kept after its release, too: what a second release
-// does is a question to the mechanism.
+// held is a lease that was granted. It is kept after its release, too: what a second release does is a question to the
+// mechanism.
 type held struct {
 	lock.Lease
 	cancel     context.CancelFunc // frees its context
 	notifiedAt atomic.Int64
 }
 
-// newScope returns the context of an acquisition and of its lease. It ends with the request
-// until unlink is called: a granted lease outlives its request.
+// newScope returns the context of an acquisition and of its lease. It ends with the request until unlink is called: a
+// granted lease outlives its request.
 func (c *child) newScope(request context.Context, what Acquire) (_ context.Context, unlink func() bool, cancel context.CancelFunc) {
 	ctx := eventlog.WithWho(c.life, c.who(what.Who))
 	if what.Owner != "" {

@@ -107,8 +107,7 @@ func TestRequestThatIsTakenBack(t *testing.T) {
 		return state.Owner == "" && state.Waiting == 0
 	})
 
-	// The lock was granted after the caller had given up: the process was paused when it was
-	// asked.
+	// The lock was granted after the caller had given up: the process was paused when it was asked.
 	c.Pause()
 	given, giveUp = context.WithTimeout(ctx, 20*time.Millisecond)
 	defer giveUp()

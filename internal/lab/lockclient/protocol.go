@@ -26,35 +26,32 @@ type Reply[R any] struct {
 // noResult is the result of a request that has none.
 type noResult = struct{}
 
-// Lease names a lease that a client holds, or held. Only that client knows the name. "" is no
-// lease.
+// Lease names a lease that a client holds, or held. Only that client knows the name. "" is no lease.
 type Lease string
 
 // Acquire asks for a lock.
 type Acquire struct {
 	Lock string // the mechanism
-	// Program replaces the mechanism by a program of the documents, if its mistake is in the
-	// lock.
+	// Program replaces the mechanism by a program of the documents, if its mistake is in the lock.
 	Program flawed.Name
 	Key     string
 	Wait    time.Duration
 	TTL     time.Duration
 	// Shared acquires as a reader, if the mechanism has readers.
 	Shared bool
-	// Owner names the owner: two acquisitions of one client under the same name have the same
-	// owner, and the second one is re-entry. "": an owner of its own.
+	// Owner names the owner: two acquisitions of one client under the same name have the same owner, and the second one
+	// is re-entry. "": an owner of its own.
 	Owner string
 	// Who is the name in the event log. Default: that of the client.
 	Who string
-	// Timeout ends the context of the acquisition and, as in a program, that of the lease. 0:
-	// none.
+	// Timeout ends the context of the acquisition and, as in a program, that of the lease. 0: none.
 	Timeout time.Duration
 	// Faults strike at the points of the acquisition and its release.
 	Faults []lock.Fault
 }
 
-// Grant is the result of an acquisition. Times are nanoseconds since 1970. If the lock was
-// refused, Asked and At are set all the same.
+// Grant is the result of an acquisition. Times are nanoseconds since 1970. If the lock was refused, Asked and At are
+// set all the same.
 type Grant struct {
 	Lease     Lease
 	Owner     lock.Owner
@@ -65,14 +62,13 @@ type Grant struct {
 // Waited is the time until the answer.
 func (g Grant) Waited() time.Duration { return time.Duration(g.At - g.Asked) }
 
-// Read reads a voucher's stock and leaves the transaction open, for a [Write] that names the
-// reading.
+// Read reads a voucher's stock and leaves the transaction open, for a [Write] that names the reading.
 type Read struct {
 	Voucher int64
 	// Lease is the lock under which it is done; "": none.
 	Lease Lease
-	// IgnoreLoss runs the work without the lease's context, as in a program that does not
-	// check: the loss of the lock does not end it.
+	// IgnoreLoss runs the work without the lease's context, as in a program that does not check: the loss of the lock
+	// does not end it.
 	IgnoreLoss bool
 	// Who is the name in the event log. Default: that of the lease, or of the client.
 	Who string
@@ -87,8 +83,8 @@ type Reading struct {
 
 // Write takes one from the stock and inserts an order, in one transaction.
 type Write struct {
-	// Tx is the transaction of a [Reading], whose voucher, lease, IgnoreLoss and name are then
-	// used. "": a transaction of its own.
+	// Tx is the transaction of a [Reading], whose voucher, lease, IgnoreLoss and name are then used. "": a transaction
+	// of its own.
 	Tx string
 
 	Voucher    int64
@@ -99,21 +95,18 @@ type Write struct {
 	Mode voucher.Stock
 	// Stock is written if the mode is unguarded, Version is compared if it is version.
 	Stock, Version int64
-	// Order and its User are inserted; 0: no order is. Unique makes the database refuse a
-	// user's second order.
+	// Order and its User are inserted; 0: no order is. Unique makes the database refuse a user's second order.
 	Order, User int64
 	Unique      bool
 
-	// Gap is between taking from the stock and inserting the order. Apart commits the two
-	// separately, as where no transaction was begun. Only a write with a transaction of its own
-	// can be apart.
+	// Gap is between taking from the stock and inserting the order. Apart commits the two separately, as where no
+	// transaction was begun. Only a write with a transaction of its own can be apart.
 	Gap   time.Duration
 	Apart bool
 }
 
-// Sell places an order as the service does, under a lock or without one. It checks whether the
-// user has ordered (unless Unique is set) and whether there is stock, then takes one and
-// inserts the order, in one transaction.
+// Sell places an order as the service does, under a lock or without one. It checks whether the user has ordered (unless
+// Unique is set) and whether there is stock, then takes one and inserts the order, in one transaction.
 type Sell struct {
 	Voucher, User int64
 	// Order is the order's id; 0 generates one.
@@ -135,12 +128,10 @@ type Sold struct {
 	At    int64
 }
 
-// Panic acquires, and panics while it holds the lock. The panic is recovered above the work,
-// as in a web framework.
+// Panic acquires, and panics while it holds the lock. The panic is recovered above the work, as in a web framework.
 type Panic struct {
 	Acquire
-	// Deferred puts the release in a deferred call. Otherwise it comes after the work and is
-	// skipped.
+	// Deferred puts the release in a deferred call. Otherwise it comes after the work and is skipped.
 	Deferred bool
 	// Hold is how long the work takes until it panics.
 	Hold time.Duration
@@ -216,9 +207,8 @@ type sentinel struct {
 	err  error
 }
 
-// sentinels lists what an error can be, the more specific first: an error may be several, for
-// example work that was cancelled because the lock was lost. Of several sentinels of a kind
-// the first one is used.
+// sentinels lists what an error can be, the more specific first: an error may be several, for example work that was
+// cancelled because the lock was lost. Of several sentinels of a kind the first one is used.
 func sentinels() []sentinel {
 	return []sentinel{
 		{Panicking, ErrPanicked},

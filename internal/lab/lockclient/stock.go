@@ -29,8 +29,8 @@ type transaction struct {
 	err  error // valid once done is closed
 }
 
-// contextUnder returns the context of work under a lease, of work that ignores its loss, or of
-// work without a lease, and the lease.
+// contextUnder returns the context of work under a lease, of work that ignores its loss, or of work without a lease,
+// and the lease.
 func (c *child) contextUnder(name Lease, deaf bool, who string) (_ context.Context, h *held, err error) {
 	if c.store == nil {
 		return nil, nil, errNoDatabase
@@ -58,8 +58,8 @@ func (c *child) boundedBy(ctx, request context.Context) (context.Context, contex
 	return ctx, func() { unlink(); unlinkLife(); cancel() }
 }
 
-// read begins a transaction. It stays at its first step until a write comes, or until the loss
-// of its lock or the end of the process ends it.
+// read begins a transaction. It stays at its first step until a write comes, or until the loss of its lock or the end
+// of the process ends it.
 func (c *child) read(request context.Context, what Read) (Reading, error) {
 	ctx, h, err := c.contextUnder(what.Lease, what.IgnoreLoss, what.Who)
 	if err != nil {
@@ -251,8 +251,7 @@ func (w *Write) check(ctx context.Context, tx order.Tx, id int64) (stock int64, 
 	return stock, err
 }
 
-// pause is work that takes its time whatever becomes of the lock; only the end of the request
-// cuts it short.
+// pause is work that takes its time whatever becomes of the lock; only the end of the request cuts it short.
 func pause(request context.Context, d time.Duration) {
 	if d <= 0 {
 		return
@@ -265,8 +264,8 @@ func pause(request context.Context, d time.Duration) {
 	}
 }
 
-// withLossCause adds why the lock's context ended, usually its loss: the error of the work
-// itself says only that it was cancelled.
+// withLossCause adds why the lock's context ended, usually its loss: the error of the work itself says only that it was
+// cancelled.
 func withLossCause(h *held, err error) error {
 	if h == nil || !errors.Is(err, context.Canceled) {
 		return err

@@ -50,7 +50,8 @@ func TestReport(t *testing.T) {
 	fail.Unequal(t, fmt.Sprint(lockjudge.Exclusion, lockjudge.Comfort), "mutual exclusion comfort", "the grades are called")
 }
 
-// What decides is the goal, or what the lock promises: not a comfort, nor what it leaves out, nor a sale that needs that.
+// What decides is the goal, or what the lock promises: not a comfort, nor what it leaves out, nor a sale that needs
+// that.
 func TestWhatDecides(t *testing.T) {
 	breaks := func(name locktest.Behaviour, g lockjudge.Grade, leftOut bool) lockjudge.Judged {
 		return lockjudge.Judged{Behaviour: name, Grade: g, Broken: "it was seen", LeftOut: leftOut}

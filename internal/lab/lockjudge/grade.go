@@ -38,8 +38,8 @@ func IsBehaviour(name locktest.Behaviour) bool {
 	return slices.ContainsFunc(all(), func(g graded) bool { return g.behaviour == name })
 }
 
-// all are the behaviours of the judge, the gravest first. Those of a Go interface (contexts,
-// invalid options, inspection, fault points) are left out: a lock in another language has none.
+// all are the behaviours of the judge, the gravest first. Those of a Go interface (contexts, invalid options,
+// inspection, fault points) are left out: a lock in another language has none.
 func all() []graded {
 	return []graded{
 		{grade: Exclusion, behaviour: locktest.ExcludesGoroutines},

@@ -20,8 +20,7 @@ import (
 type Options struct {
 	// Command starts a process of the lock, which speaks the protocol of package wire.
 	Command []string
-	// Redis is the address of a server that nobody else uses. Its first [Databases] databases
-	// are emptied.
+	// Redis is the address of a server that nobody else uses. Its first [Databases] databases are emptied.
 	Redis string
 	// Only are the behaviours to try; none: all.
 	Only []locktest.Behaviour
@@ -60,8 +59,8 @@ func (j Judged) Broke() bool { return j.Untried == "" && j.Broken != "" }
 // Counts reports whether it breaks a promise: a comfort is one that no lock has to make.
 func (j Judged) Counts() bool { return j.Broke() && j.Grade < Comfort && !j.LeftOut }
 
-// Judge tries all behaviours, and returns them with the gravest first. A lock says of itself which of them it leaves out;
-// they are tried all the same, and what breaks is said.
+// Judge tries all behaviours, and returns them with the gravest first. A lock says of itself which of them it leaves
+// out; they are tried all the same, and what breaks is said.
 func Judge(ctx context.Context, o Options) ([]Judged, error) {
 	opened, err := canOpen(ctx, o)
 	if err != nil {
@@ -116,9 +115,9 @@ func asked(only []locktest.Behaviour) (some []graded) {
 	return some
 }
 
-// canOpen starts a process once, so that a program that does not work is said as such, and returns
-// it, ended: it has said what the lock renews and leaves out. Later processes are not asked for that: to start one of
-// Python or Node takes longer than most trials.
+// canOpen starts a process once, so that a program that does not work is said as such, and returns it, ended: it has
+// said what the lock renews and leaves out. Later processes are not asked for that: to start one of Python or Node
+// takes longer than most trials.
 func canOpen(ctx context.Context, o Options) (*program, error) {
 	if len(o.Command) == 0 {
 		return nil, errors.New("lockjudge: there is no command to start the lock with")
@@ -138,8 +137,8 @@ func canOpen(ctx context.Context, o Options) (*program, error) {
 
 func url(addr string, database int) string { return fmt.Sprintf("redis://%s/%d", addr, database) }
 
-// confirmations is how often a behaviour has to break, one time after the other: on a busy machine
-// a limit may be missed once. A comfort decides nothing.
+// confirmations is how often a behaviour has to break, one time after the other: on a busy machine a limit may be
+// missed once. A comfort decides nothing.
 func (g Grade) confirmations() int {
 	if g == Comfort {
 		return 1

@@ -48,7 +48,8 @@ func broken(t *testing.T, command []string, redis string, only ...locktest.Behav
 	return found
 }
 
-// findFlaws judges a lock until what is wanted breaks: some flaws are races, which a busy machine may decide the other way.
+// findFlaws judges a lock until what is wanted breaks: some flaws are races, which a busy machine may decide the other
+// way.
 func findFlaws(t *testing.T, command []string, redis string, want ...locktest.Behaviour) {
 	t.Helper()
 	found := map[locktest.Behaviour]lockjudge.Judged{}

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// TestSoakJudge judges sound and flawed locks by everything that matters, on leases of real length: nothing but their flaws
-// is found. A sale under a lock that renews its lease is right, also when a buyer is late.
+// TestSoakJudge judges sound and flawed locks by everything that matters, on leases of real length: nothing but their
+// flaws is found. A sale under a lock that renews its lease is right, also when a buyer is late.
 func TestSoakJudge(t *testing.T) {
 	testkit.Soak(t)
 	t.Run("behaviours", judgedRight)

@@ -11,8 +11,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// locker is the lock of one process, as package locktest sees it. A process that was killed is
-// started again when it is needed.
+// locker is the lock of one process, as package locktest sees it. A process that was killed is started again when it is
+// needed.
 type locker struct {
 	name    string // in the history
 	begin   func() (*program, error)
@@ -147,8 +147,8 @@ func (l *lease) Lost() <-chan struct{} { return l.lost }
 // Context implements [lock.Lease].
 func (l *lease) Context() context.Context { return l.ctx }
 
-// Remaining implements [lock.Lease]. Renewals are the program's own affair: they are not known
-// here, so a lease that is renewed does not get shorter.
+// Remaining implements [lock.Lease]. Renewals are the program's own affair: they are not known here, so a lease that is
+// renewed does not get shorter.
 func (l *lease) Remaining() time.Duration {
 	if l.left == lock.NoExpiry {
 		return lock.NoExpiry
@@ -163,8 +163,8 @@ func (l *lease) Remaining() time.Duration {
 // Extend implements [lock.Lease].
 func (l *lease) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
 
-// Release implements [lock.Lease]. Every call reaches the program: what a second release does is
-// a question to the lock.
+// Release implements [lock.Lease]. Every call reaches the program: what a second release does is a question to the
+// lock.
 func (l *lease) Release(ctx context.Context) error {
 	done := l.locker.history.begin(l.locker.name, "release "+l.key)
 	reply, err := l.program.ask(ctx, wire.Request{Do: wire.Release, Lease: l.name})

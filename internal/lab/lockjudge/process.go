@@ -103,8 +103,7 @@ func (p *program) take(r wire.Reply) {
 	}
 }
 
-// answerLimit is how long a program may take for an answer, beyond the wait limit of an
-// acquisition.
+// answerLimit is how long a program may take for an answer, beyond the wait limit of an acquisition.
 const answerLimit = 5 * time.Second
 
 // errSilent means that a program did not answer.
@@ -116,8 +115,8 @@ var errEnded = errors.New("the lock's program has ended")
 // cancelLimit is how long a program may take to clean up after a caller that has gone.
 const cancelLimit = lock.ReleaseTimeout + time.Second
 
-// ask sends a request and waits for its answer. When ctx ends, an acquisition is cancelled, and
-// the program has some time to clean up; if it is granted all the same, it is released.
+// ask sends a request and waits for its answer. When ctx ends, an acquisition is cancelled, and the program has some
+// time to clean up; if it is granted all the same, it is released.
 func (p *program) ask(ctx context.Context, r wire.Request) (wire.Reply, error) {
 	answer := make(chan wire.Reply, 1)
 	p.mu.Lock()

@@ -15,8 +15,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// saleInspector looks into a store about which nothing is known but that the names of the lock's
-// keys contain the name of the lock.
+// saleInspector looks into a store about which nothing is known but that the names of the lock's keys contain the name
+// of the lock.
 type saleInspector struct {
 	client *redis.Client
 	ignore map[string]bool // keys that are no lock
@@ -99,8 +99,8 @@ func (i *saleInspector) value(ctx context.Context, name string) (string, error) 
 	return "", nil
 }
 
-// inspected is a lock whose store can be looked into. After each grant it looks up under which
-// value the lock is stored: no convention says how a value names its holder.
+// inspected is a lock whose store can be looked into. After each grant it looks up under which value the lock is
+// stored: no convention says how a value names its holder.
 type inspected struct {
 	lock.Locker
 	*saleInspector
@@ -119,8 +119,7 @@ func (l *inspected) Acquire(ctx context.Context, key string, opts lock.Options) 
 	return held, nil
 }
 
-// storedOwners are the owners of stored values. The first holder that finds a value just after its
-// grant has stored it.
+// storedOwners are the owners of stored values. The first holder that finds a value just after its grant has stored it.
 type storedOwners struct {
 	mu sync.Mutex
 	of map[string]string

@@ -11,8 +11,8 @@ import (
 	"seckill/internal/lock/locktest"
 )
 
-// store reads a database that only the judged lock uses. It does not know how the
-// lock names its keys: every key that contains the lock's name counts as the lock's.
+// store reads a database that only the judged lock uses. It does not know how the lock names its keys: every key that
+// contains the lock's name counts as the lock's.
 type store struct {
 	client  *redis.Client
 	history *history

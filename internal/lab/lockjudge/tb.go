@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// trialTB is what package locktest needs of a test, outside of one. Its other methods are not
-// called, and would panic.
+// trialTB is what package locktest needs of a test, outside of one. Its other methods are not called, and would panic.
 type trialTB struct {
 	testing.TB
 	ctx context.Context

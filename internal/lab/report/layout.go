@@ -8,8 +8,8 @@ import (
 	"seckill/internal/lab/finding"
 )
 
-// axis maps times to places from 0 to 1. Where something that decides would be too short to be seen, long times in which
-// nothing happens are left out.
+// axis maps times to places from 0 to 1. Where something that decides would be too short to be seen, long times in
+// which nothing happens are left out.
 type axis struct {
 	from, to float64
 	breaks   []gap // in the order of time
@@ -114,8 +114,7 @@ type label struct {
 	left float64 // where the text begins
 }
 
-// spread moves overlapping symbols apart, in order and as little as possible, between lo and
-// hi.
+// spread moves overlapping symbols apart, in order and as little as possible, between lo and hi.
 func spread(labels []*label, lo, hi float64) {
 	gap := func(i int) float64 { return (max(labels[i-1].symbol, 4) + max(labels[i].symbol, 4)) / 2 }
 	needed := 0.0
@@ -140,9 +139,8 @@ func spread(labels []*label, lo, hi float64) {
 	}
 }
 
-// place gives every label a row and a position so that no text covers another one or a symbol,
-// all are between lo and hi, and lines cross as little text as possible. It returns the number
-// of rows.
+// place gives every label a row and a position so that no text covers another one or a symbol, all are between lo and
+// hi, and lines cross as little text as possible. It returns the number of rows.
 func place(labels []*label, lo, hi float64) int {
 	slices.SortStableFunc(labels, func(a, b *label) int { return cmp.Compare(a.moment, b.moment) })
 	spread(labels, lo+ringSize/2, hi-ringSize/2)
@@ -183,8 +181,7 @@ func (f *label) candidates(row int, lo, hi float64) []float64 {
 	return in
 }
 
-// tries reports whether a text covers no other text and no symbol, and how many texts its line
-// would cross.
+// tries reports whether a text covers no other text and no symbol, and how many texts its line would cross.
 func (f *label) tries(row int, left float64, placed, all []*label) (crossings int, free bool) {
 	right := left + f.width
 	if row == 0 {
@@ -208,8 +205,7 @@ func (f *label) tries(row int, left float64, placed, all []*label) (crossings in
 	return crossings, true
 }
 
-// widths are those of DejaVu Sans, of the characters from space to ~, in hundredths
-// of the font's size.
+// widths are those of DejaVu Sans, of the characters from space to ~, in hundredths of the font's size.
 var widths = [...]uint8{
 	32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36, 32, 34,
 	64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84, 84, 53,

@@ -10,8 +10,7 @@ import (
 	"seckill/internal/lab/steps"
 )
 
-// Sizes of a picture, in its own units. A page shows a wide one between 800 and 1200
-// pixels wide.
+// Sizes of a picture, in its own units. A page shows a wide one between 800 and 1200 pixels wide.
 const (
 	edge        = 10.0
 	barHeight   = 27.0

@@ -18,7 +18,8 @@ func PlayerJS() string { return playerJS }
 // PlayerScript plays the pictures of a page that has their steps, each behind its picture: it is the page's module.
 func PlayerScript() template.JS { return template.JS(playerJS + playAll) }
 
-// playAll makes players of the pictures of a report. Everything is told there already: a player stands at the end, and asks nothing.
+// playAll makes players of the pictures of a report. Everything is told there already: a player stands at the end, and
+// asks nothing.
 const playAll = `
 for (const steps of document.querySelectorAll('figure > script[type="application/json"]')) {
   const figure = steps.parentElement;

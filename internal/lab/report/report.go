@@ -1,14 +1,12 @@
-// Package report shows what the laboratory found: a witness as lanes in a terminal ([Lanes])
-// and as a picture ([SVG]), and a whole run as one self-contained page ([HTML], [WriteDir]).
+// Package report shows what the laboratory found: a witness as lanes in a terminal ([Lanes]) and as a picture ([SVG]),
+// and a whole run as one self-contained page ([HTML], [WriteDir]).
 //
-// A picture and its lanes show the same in the same order: the actors on top, the stores below
-// them, on one time axis. Every actor has a colour and a letter, in its own lane and wherever
-// a store names it. What should not have happened is outlined and crossed. Nothing is shown by
-// colour alone.
+// A picture and its lanes show the same in the same order: the actors on top, the stores below them, on one time axis.
+// Every actor has a colour and a letter, in its own lane and wherever a store names it. What should not have happened
+// is outlined and crossed. Nothing is shown by colour alone.
 //
-// Pictures are laid out here and not in the browser. Labels are measured with the widths of
-// DejaVu Sans, which are wider than those of the fonts of other systems: labels that do not
-// collide there do not collide elsewhere.
+// Pictures are laid out here and not in the browser. Labels are measured with the widths of DejaVu Sans, which are
+// wider than those of the fonts of other systems: labels that do not collide there do not collide elsewhere.
 package report
 
 import (
@@ -73,8 +71,8 @@ type Link struct{ Text, URL string }
 // File is the page that [WriteDir] writes.
 const File = "index.html"
 
-// WriteDir writes the report into a folder, and creates the folder if necessary. It replaces
-// the page atomically: a reader finds the old page or the new one.
+// WriteDir writes the report into a folder, and creates the folder if necessary. It replaces the page atomically: a
+// reader finds the old page or the new one.
 func WriteDir(dir string, r Report) error {
 	return WritePage(dir, func(w io.Writer) error { return HTML(w, r) })
 }
@@ -301,8 +299,8 @@ func (r Report) entry(e Entry) entry {
 	return v
 }
 
-// outcomeOf tells what came out from whether it was predicted: what broke has the colour of
-// what is broken also if that was expected.
+// outcomeOf tells what came out from whether it was predicted: what broke has the colour of what is broken also if that
+// was expected.
 func outcomeOf(res finding.Result, l i18n.Language) outcome {
 	class, sign, verb := "fine", "✓", i18n.F("held")
 	if res.Observed == finding.Breaks {

@@ -10,8 +10,8 @@ import (
 	"seckill/internal/lab/steps"
 )
 
-// Steps writes what a picture shows as text, width columns wide: a sentence for each step, with its time. What should not
-// happen has a cross, and its cause an exclamation mark.
+// Steps writes what a picture shows as text, width columns wide: a sentence for each step, with its time. What should
+// not happen has a cross, and its cause an exclamation mark.
 func Steps(w io.Writer, wit finding.Witness, width int, lang i18n.Language) error {
 	all := steps.New(wit).Steps
 	widest := 0

@@ -96,8 +96,8 @@ func TestBench(t *testing.T) {
 	f.want(409, "idle", "POST", "/api/bench/act", `{"do":"a1"}`)
 
 	f.want(202, `{"run":2}`, "POST", "/api/bench", fmt.Sprintf(`{"lock":"naive","processes":3,"lease":60,"wait":30,"script":%q}`, b.Script))
-	// The release was wrong here too, or the third process would not have the lock beside the second. Whether the store was
-	// seen with the key in time depends on the machine.
+	// The release was wrong here too, or the third process would not have the lock beside the second. Whether the store
+	// was seen with the key in time depends on the machine.
 	again := events.bench("the replay shows the same", func(now benchState) bool {
 		return now.Ready && !now.Replaying && now.Found["overlaps"] == b.Found["overlaps"]
 	})
@@ -172,8 +172,7 @@ func setupOf(lock string, lease int, more string) string {
 	return fmt.Sprintf(`"lock":%q,"processes":2,"lease":%d,"wait":30%s`, lock, lease, more)
 }
 
-// A paused holder writes after its successor, unless the token is checked; a killed one leaves its
-// key.
+// A paused holder writes after its successor, unless the token is checked; a killed one leaves its key.
 func TestBenchLocks(t *testing.T) {
 	d := embedded(t)
 	if b := d.play(setupOf("reentrant", 2, ""), "a1 p1 x a2 w2 c1 w1"); b.last() != "done" {
@@ -201,8 +200,8 @@ func TestBenchLocks(t *testing.T) {
 	}
 }
 
-// A process that is cut off cannot renew its lease: it is told, and another gets the lock. A write
-// that does not ask is a stale one. With its network back it works again.
+// A process that is cut off cannot renew its lease: it is told, and another gets the lock. A write that does not ask is
+// a stale one. With its network back it works again.
 func TestBenchNetwork(t *testing.T) {
 	d := embedded(t)
 	b := d.play(setupOf("reentrant", 2, `,"renew":true`), "a1 x")
@@ -269,8 +268,7 @@ func realServers(t *testing.T, names ...string) driver {
 	return driver{f, f.watch("")}
 }
 
-// A replica that has not received the key takes the primary's place: two holders. With the key
-// there are none.
+// A replica that has not received the key takes the primary's place: two holders. With the key there are none.
 func TestBenchFailOver(t *testing.T) {
 	d := realServers(t, "redis-server")
 	b := d.play(setupOf("reentrant", 60, `,"replica":true`), "l a1 f a2")

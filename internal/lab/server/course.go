@@ -119,8 +119,8 @@ func (s *Server) hint(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, s.newCourse(p))
 }
 
-// credit counts a run of the page for the course, if it does the task that comes next. It leaves no file for who has not begun the
-// course, nor looked at it here. A folder that cannot be written costs the credit, and not the run.
+// credit counts a run of the page for the course, if it does the task that comes next. It leaves no file for who has
+// not begun the course, nor looked at it here. A folder that cannot be written costs the credit, and not the run.
 func (s *Server) credit(r *finding.Result) {
 	if s.config.Course == "" {
 		return

@@ -1,5 +1,4 @@
-// Package server is the laboratory as a page: choose an experiment, predict its outcome, watch it
-// run, and see why.
+// Package server is the laboratory as a page: choose an experiment, predict its outcome, watch it run, and see why.
 //
 //	GET  /                        the page, and its files below /static/; see package web
 //	GET  /api/experiments         the experiments by the failure they show, without their outcomes; the texts in each language
@@ -17,8 +16,9 @@
 //	GET  /api/events              server-sent events: the state of the session whenever it changes
 //	GET  /api/report              the session's results, as lab run --report writes them
 //
-// One run or bench goes on at a time. A schedule needs no server and no session: it is sent whole each time. All tabs share the session, which ends with the process.
+// One run or bench goes on at a time. A schedule needs no server and no session: it is sent whole each time. All tabs
+// share the session, which ends with the process.
 //
-// The server listens on the loopback interface only, because it starts processes. A page of
-// another site that a visitor has open cannot drive it either: see package samesite.
+// The server listens on the loopback interface only, because it starts processes. A page of another site that a visitor
+// has open cannot drive it either: see package samesite.
 package server

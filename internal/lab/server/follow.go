@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// lookEvery is the time between two looks at a run, and lookShare makes a look that takes long
-	// a rare one: it takes at most one part in so many of the time.
+	// lookEvery is the time between two looks at a run, and lookShare makes a look that takes long a rare one: it takes
+	// at most one part in so many of the time.
 	lookEvery = 250 * time.Millisecond
 	lookShare = 10
 	// liveActors is how many actors the picture of a run has while it goes on.
@@ -117,7 +117,8 @@ type reader struct {
 	scale    report.Scale
 }
 
-// readerOf is for whom a picture is asked for: ?lang=zh, ?size=narrow, ?scale=steps; English, wide and true time without them.
+// readerOf is for whom a picture is asked for: ?lang=zh, ?size=narrow, ?scale=steps; English, wide and true time
+// without them.
 func readerOf(r *http.Request) (reader, error) {
 	language, err := languageOf(r)
 	size := report.Size(cmp.Or(r.URL.Query().Get("size"), string(report.Wide)))

@@ -14,8 +14,8 @@ type level struct {
 	Buyers int
 	Budget explore.Budget
 	Aim    finding.Kind
-	// Shortest are the steps of the shortest schedule with the fewest adversities; "": no schedule within the budget comes
-	// to the aim. A test compares both with what a search finds.
+	// Shortest are the steps of the shortest schedule with the fewest adversities; "": no schedule within the budget
+	// comes to the aim. A test compares both with what a search finds.
 	Shortest string
 	// Sampled says that the shortest one is only the shortest that is known: a search does not come that far.
 	Sampled bool

@@ -159,7 +159,8 @@ func (s *Server) schedulePicture(w http.ResponseWriter, r *http.Request) error {
 	return writePicture(w, r, *p.Picture, "schedule")
 }
 
-// answer is POST /api/schedule/answer: whether a level can be won, for a visitor that has won it or says that it cannot be.
+// answer is POST /api/schedule/answer: whether a level can be won, for a visitor that has won it or says that it cannot
+// be.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		Level string `json:"level"`

@@ -101,7 +101,8 @@ func TestScheduleThatIsRefused(t *testing.T) {
 	f.want(http.StatusBadRequest, "size", "GET", "/api/schedules/naive~2~s1-q1.svg?size=huge", "")
 }
 
-// The shortest schedule of each level is what a search finds, and where there is none, a search of everything finds none.
+// The shortest schedule of each level is what a search finds, and where there is none, a search of everything finds
+// none.
 func TestLadder(t *testing.T) {
 	testkit.Servers(t) // it needs none, but a minute
 	for _, l := range server.Levels() {

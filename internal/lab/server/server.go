@@ -24,8 +24,8 @@ type Config struct {
 	Open func(ctx context.Context, o testbed.Options) (*testbed.Environment, error)
 	// Options are those of lab run.
 	Options testbed.Options
-	// Report writes the session's results as lab run --report does. The experiments are those that
-	// were run, with the values that they had then.
+	// Report writes the session's results as lab run --report does. The experiments are those that were run, with the
+	// values that they had then.
 	Report func(w io.Writer, ran []Ran, language i18n.Language) error
 	// Course is the folder of the course, whose progress the command line shares; "": there is no course.
 	Course string

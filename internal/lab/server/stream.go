@@ -21,8 +21,8 @@ const (
 	keepAlive = 15 * time.Second
 )
 
-// streams are the pages that watch. Every event is the whole state of the session, so the newest
-// one is enough for a page that has just been opened.
+// streams are the pages that watch. Every event is the whole state of the session, so the newest one is enough for a
+// page that has just been opened.
 type streams struct {
 	ctx  context.Context
 	name string // tells these events from those of an earlier process
@@ -67,8 +67,8 @@ func (s *streams) watched() bool {
 	return s.open > 0
 }
 
-// serve is GET /api/events. A page that reconnects sends Last-Event-ID and gets the events that
-// it missed. If they are no longer stored, it gets the event "gap" first.
+// serve is GET /api/events. A page that reconnects sends Last-Event-ID and gets the events that it missed. If they are
+// no longer stored, it gets the event "gap" first.
 func (s *streams) serve(w http.ResponseWriter, r *http.Request) error {
 	s.mu.Lock()
 	if s.open >= maxStreams {
@@ -117,8 +117,8 @@ func (s *streams) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// position reads Last-Event-ID. A new page begins with the newest event. It reports false if there
-// are events that the page has missed and that are gone. The mutex is held.
+// position reads Last-Event-ID. A new page begins with the newest event. It reports false if there are events that the
+// page has missed and that are gone. The mutex is held.
 func (s *streams) position(last string) (seq int64, known bool) {
 	newest := max(0, s.seq-1)
 	if last == "" {

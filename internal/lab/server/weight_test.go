@@ -14,8 +14,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// firstView is the most that a visitor's browser fetches before the page can be used, without the list of the experiments,
-// in bytes over the wire.
+// firstView is the most that a visitor's browser fetches before the page can be used, without the list of the
+// experiments, in bytes over the wire.
 const firstView = 40_000
 
 // What plays an experiment is not fetched before one is opened.

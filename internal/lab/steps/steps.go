@@ -1,8 +1,8 @@
-// Package steps tells a picture step by step: what happens, in one sentence each, and what the lock's store, the stock and
-// the actors are after it.
+// Package steps tells a picture step by step: what happens, in one sentence each, and what the lock's store, the stock
+// and the actors are after it.
 //
-// The steps are read from the picture itself, so every picture has them: that of a run, of a bench, of a schedule. What one
-// cause does in two lanes is one step: a release, and the key that it deletes.
+// The steps are read from the picture itself, so every picture has them: that of a run, of a bench, of a schedule. What
+// one cause does in two lanes is one step: a release, and the key that it deletes.
 package steps
 
 import (
@@ -137,7 +137,8 @@ func (t *teller) group(changes []*change) (steps []*change) {
 		if n := len(steps); n > 0 && c.kind == renews && steps[n-1].kind == renews && steps[n-1].who == c.who {
 			i = n - 1
 		}
-		// What happens between two traces keeps the first one apart, unless that is the cause: a trace may be seen late.
+		// What happens between two traces keeps the first one apart, unless that is the cause: a trace may be seen
+		// late.
 		if i >= 0 && (i == len(steps)-1 || steps[i].rank >= c.rank) {
 			steps[i].join(c)
 			continue
@@ -243,8 +244,8 @@ func (t *teller) valueOf(span finding.Span) i18n.Text {
 	return span.Label
 }
 
-// asks finds what a visitor is asked: what makes the anomaly possible, and then the first thing that should not be. Where
-// it was prevented, that is asked for. What has no opposite is not asked for.
+// asks finds what a visitor is asked: what makes the anomaly possible, and then the first thing that should not be.
+// Where it was prevented, that is asked for. What has no opposite is not asked for.
 func (t *teller) asks(about finding.Kind, changes []*change, steps []Step) (all []Ask) {
 	ask := func(i int) bool {
 		if i < 1 || len(all) > 0 && i <= all[len(all)-1].Step {

@@ -12,8 +12,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// wrongRelease is a picture in which the observer is late: it sees a key after its holder was told, and a deletion after the
-// next one was let in.
+// wrongRelease is a picture in which the observer is late: it sees a key after its holder was told, and a deletion
+// after the next one was let in.
 func wrongRelease(about finding.Kind) finding.Witness {
 	const one, two, three = "buyer 1 (api-1)", "buyer 2 (api-2)", "buyer 3 (api-1)"
 	label := func(text string) i18n.Text { return i18n.Plain(text) }
@@ -81,8 +81,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// It is asked before the cause, and before the first thing that should not be; of a picture that shows how it is prevented,
-// before that.
+// It is asked before the cause, and before the first thing that should not be; of a picture that shows how it is
+// prevented, before that.
 func TestAsks(t *testing.T) {
 	r := steps.New(wrongRelease(finding.WrongReleases))
 	if got := fmt.Sprint(r.Asks); got != "[{3 Buyer 1 keeps the lock until it releases it} {7 Buyer 1 finds that the lock is not its own, and leaves it to buyer 2}]" {

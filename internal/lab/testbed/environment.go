@@ -1,20 +1,19 @@
-// Package testbed is what experiments run on: real servers, API processes, a voucher on sale
-// and its buyers, and an observer of the lock store.
+// Package testbed is what experiments run on: real servers, API processes, a voucher on sale and its buyers, and an
+// observer of the lock store.
 //
-// An [Environment] has the servers and processes that experiments share. Each is started when
-// it is first needed, and all are gone after [Environment.Close], or when the program dies.
-// [Environment.WithRig] creates a [Rig] for one experiment and cleans up after it.
+// An [Environment] has the servers and processes that experiments share. Each is started when it is first needed, and
+// all are gone after [Environment.Close], or when the program dies. [Environment.WithRig] creates a [Rig] for one
+// experiment and cleans up after it.
 //
-// A scenario is a linear script without error handling. As in a test, a step that cannot be
-// done ends it: [Rig.Fatalf] panics with a value that only the environment recovers. Call what
-// can fail from the scenario's own goroutine, or from one started by [Rig.Go].
+// A scenario is a linear script without error handling. As in a test, a step that cannot be done ends it: [Rig.Fatalf]
+// panics with a value that only the environment recovers. Call what can fail from the scenario's own goroutine, or from
+// one started by [Rig.Go].
 //
 // # Real and embedded servers
 //
-// If redis-server and mariadbd are installed, API processes share them. Otherwise, or if
-// [Options].Embedded asks for it, there is one API process with SQLite and an in-process
-// Redis. Experiments that need Redis nodes then get processes of the laboratory's own Redis;
-// those that need MariaDB, ZooKeeper or redis-server itself are skipped.
+// If redis-server and mariadbd are installed, API processes share them. Otherwise, or if [Options].Embedded asks for
+// it, there is one API process with SQLite and an in-process Redis. Experiments that need Redis nodes then get
+// processes of the laboratory's own Redis; those that need MariaDB, ZooKeeper or redis-server itself are skipped.
 package testbed
 
 import (
@@ -49,8 +48,8 @@ type Options struct {
 	Duration time.Duration
 	// Seed makes the load and the faults repeatable. Default 1.
 	Seed int64
-	// APIBinary is the path of the service's binary. Default: "api" beside this
-	// program, else built from source with the go command.
+	// APIBinary is the path of the service's binary. Default: "api" beside this program, else built from source with
+	// the go command.
 	APIBinary string
 	// Embedded uses no real servers.
 	Embedded bool
@@ -58,8 +57,7 @@ type Options struct {
 	Log *slog.Logger
 	// Notice receives messages about work that takes long, also without a terminal.
 	Notice func(what i18n.Text)
-	// Progress receives what happens now, for a terminal. It may be called from several
-	// goroutines.
+	// Progress receives what happens now, for a terminal. It may be called from several goroutines.
 	Progress func(what i18n.Text)
 	// Started receives each run as it begins, to be followed with [Rig.SoFar].
 	Started func(*Rig)
@@ -127,8 +125,8 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 // Options returns the options that it was opened with, including defaults.
 func (e *Environment) Options() Options { return e.options }
 
-// Close stops every server and process and removes their folders. Experiments must have ended.
-// It also closes what testkit shares: a program has one environment at a time.
+// Close stops every server and process and removes their folders. Experiments must have ended. It also closes what
+// testkit shares: a program has one environment at a time.
 func (e *Environment) Close() error { return errors.Join(e.stop(), testkit.Close()) }
 
 // stop ends what belongs to this environment only.
@@ -138,9 +136,8 @@ func (e *Environment) stop() error {
 	return err
 }
 
-// WithRig runs a scenario on a rig of its own and cleans up, however the scenario ends. A scenario
-// that takes longer than two minutes is ended. skipped says why it could not be run here; err,
-// why it did not come to its end.
+// WithRig runs a scenario on a rig of its own and cleans up, however the scenario ends. A scenario that takes longer
+// than two minutes is ended. skipped says why it could not be run here; err, why it did not come to its end.
 func (e *Environment) WithRig(ctx context.Context, name string, needs []Server, scenario func(*Rig)) (skipped i18n.Text, err error) {
 	return e.WithRigFor(ctx, e.limit, name, needs, scenario)
 }
@@ -173,8 +170,7 @@ func (e *Environment) WithRigFor(
 	return skipped, nil
 }
 
-// nextID returns an id for a row that is written without the service. The service's own ids
-// are far greater.
+// nextID returns an id for a row that is written without the service. The service's own ids are far greater.
 func (e *Environment) nextID() int64 {
 	for {
 		last := e.lastID.Load()
@@ -188,8 +184,8 @@ func (e *Environment) nextID() int64 {
 // NextID returns an id for a row that the scenario writes without the service.
 func (r *Rig) NextID() int64 { return r.env.nextID() }
 
-// lazy is a value that is created when it is first needed. A failure is remembered: a creation
-// that fails after a minute is not repeated for each experiment.
+// lazy is a value that is created when it is first needed. A failure is remembered: a creation that fails after a
+// minute is not repeated for each experiment.
 type lazy[T any] struct {
 	mu    sync.Mutex
 	made  bool
@@ -214,8 +210,7 @@ func stores() []lock.Store {
 	return []lock.Store{lock.InRedis, lock.InNodes, lock.InMySQL, lock.InZooKeeper}
 }
 
-// LockStore names the store in which a mechanism keeps its locks; "" if that is the process
-// itself.
+// LockStore names the store in which a mechanism keeps its locks; "" if that is the process itself.
 func LockStore(mechanism string) string {
 	return map[lock.Store]string{
 		lock.InRedis: "Redis", lock.InNodes: "Redis nodes", lock.InMySQL: "MariaDB", lock.InZooKeeper: "ZooKeeper",
@@ -229,12 +224,11 @@ func ServersOf(mechanism string) []Server {
 	}[lock.StoreOf(mechanism)]
 }
 
-// KeyPrefix is what the API processes put before every key in Redis and every name of
-// GET_LOCK. Clients that use the same locks use the same prefix.
+// KeyPrefix is what the API processes put before every key in Redis and every name of GET_LOCK. Clients that use the
+// same locks use the same prefix.
 const KeyPrefix = "seckill:"
 
-// Lockers opens mechanisms in this process for this experiment, for example to observe servers
-// of its own.
+// Lockers opens mechanisms in this process for this experiment, for example to observe servers of its own.
 func (r *Rig) Lockers(servers lockers.Servers, config lockers.Config) *lockers.Set {
 	set, err := lockers.Open(servers, config)
 	r.Must(err)
@@ -242,8 +236,8 @@ func (r *Rig) Lockers(servers lockers.Servers, config lockers.Config) *lockers.S
 	return set
 }
 
-// Inspector inspects the store of a mechanism on the shared servers; nil if there is no such
-// store, or the mechanism cannot be inspected.
+// Inspector inspects the store of a mechanism on the shared servers; nil if there is no such store, or the mechanism
+// cannot be inspected.
 func (r *Rig) Inspector(mechanism string) lock.Inspector {
 	store := lock.StoreOf(mechanism)
 	if store == lock.InProcess {

@@ -17,8 +17,8 @@ type free struct{}
 
 func (free) Inspect(context.Context, string) (lock.State, error) { return lock.State{}, nil }
 
-// The live view of a run is consistent: nothing of the last moment is in it, of
-// which a part may not have been read yet.
+// The live view of a run is consistent: nothing of the last moment is in it, of which a part may not have been read
+// yet.
 func TestSoFar(t *testing.T) {
 	runScenario(t, embedded, nil, func(r *testbed.Rig) {
 		began := time.Now().UnixNano()

@@ -23,8 +23,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Untraced is an extra setting of an API process that keeps it from recording events: for
-// experiments that count commands.
+// Untraced is an extra setting of an API process that keeps it from recording events: for experiments that count
+// commands.
 const Untraced = "SECKILL_LAB_TRACE="
 
 // Instance is an API process.
@@ -40,9 +40,9 @@ type Instance struct {
 	died int64 // 0: it is alive
 }
 
-// API returns n API processes, "api-1" and so on; 0 is as many as the options say. They are
-// new, or an earlier experiment left them healthy. settings are further settings, as
-// NAME=value, which take precedence over those of the run.
+// API returns n API processes, "api-1" and so on; 0 is as many as the options say. They are new, or an earlier
+// experiment left them healthy. settings are further settings, as NAME=value, which take precedence over those of the
+// run.
 //
 // The embedded environment has one process: an experiment that asks for more is skipped.
 func (r *Rig) API(n int, settings ...string) []*Instance {
@@ -71,8 +71,8 @@ func (r *Rig) API(n int, settings ...string) []*Instance {
 	return instances
 }
 
-// settings tell an API process where its servers are. The settings of the laboratory's own
-// process must not reach it: they may lead to servers that are not ours.
+// settings tell an API process where its servers are. The settings of the laboratory's own process must not reach it:
+// they may lead to servers that are not ours.
 func (r *Rig) settings() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -110,8 +110,7 @@ type instancePool struct {
 	idle []*Instance // least recently used first
 }
 
-// maxIdle bounds how many are kept: each has database connections, and their number is
-// limited.
+// maxIdle bounds how many are kept: each has database connections, and their number is limited.
 const maxIdle = 4
 
 // takeInstance takes an idle process with the same settings, or starts one.
@@ -231,8 +230,7 @@ func (j *eventFile) skipExisting() error {
 	return nil
 }
 
-// read returns all events up to now. An incomplete last line, or one that a death cut off, is
-// ignored.
+// read returns all events up to now. An incomplete last line, or one that a death cut off, is ignored.
 func (j *eventFile) read() ([]eventlog.Event, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -258,8 +256,8 @@ func (j *eventFile) read() ([]eventlog.Event, error) {
 	return slices.Clip(j.events), nil
 }
 
-// apiBinary returns the path of the service's binary, and builds it if there is none. The
-// experiment's stopwatch is stopped meanwhile.
+// apiBinary returns the path of the service's binary, and builds it if there is none. The experiment's stopwatch is
+// stopped meanwhile.
 func (r *Rig) apiBinary() string {
 	if r.stopwatch != nil {
 		defer r.stopwatch.stop()()
@@ -289,9 +287,9 @@ func (r *Rig) apiBinary() string {
 	})
 }
 
-// buildFolder returns the folder in which the binary is built: one folder of the user's cache
-// for each working folder, so that go build finds the last binary there and does nothing if
-// nothing has changed. Without a cache it is the environment's folder.
+// buildFolder returns the folder in which the binary is built: one folder of the user's cache for each working folder,
+// so that go build finds the last binary there and does nothing if nothing has changed. Without a cache it is the
+// environment's folder.
 func (r *Rig) buildFolder() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {

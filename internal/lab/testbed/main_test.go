@@ -14,8 +14,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// env and embedded are shared by the tests. They are package variables because TestMain cannot
-// pass values to tests.
+// env and embedded are shared by the tests. They are package variables because TestMain cannot pass values to tests.
 var env, embedded *testbed.Environment
 
 func TestMain(m *testing.M) {

@@ -17,8 +17,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Observer samples what a lock store holds under keys: it asks every millisecond, or as
-// [Rig.SampleEvery] says, one request at a time, and keeps the changes.
+// Observer samples what a lock store holds under keys: it asks every millisecond, or as [Rig.SampleEvery] says, one
+// request at a time, and keeps the changes.
 type Observer struct {
 	run       *Rig
 	every     time.Duration
@@ -37,27 +37,26 @@ type Observer struct {
 const (
 	// sampleTimeout bounds one request, so that a store that hangs is noticed.
 	sampleTimeout = 500 * time.Millisecond
-	// minRenewal is the least by which a renewal moves the expiry of a key. A smaller
-	// difference is measurement error.
+	// minRenewal is the least by which a renewal moves the expiry of a key. A smaller difference is measurement error.
 	minRenewal = 20 * time.Millisecond
 )
 
-// SampleEvery sets how often the observers ask that begin after it. Asking every millisecond takes a
-// fifth of a processor core, which is too much for what lasts minutes.
+// SampleEvery sets how often the observers ask that begin after it. Asking every millisecond takes a fifth of a
+// processor core, which is too much for what lasts minutes.
 func (r *Rig) SampleEvery(pause time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sampleEvery = pause
 }
 
-// Observe samples keys until the experiment ends. Without an inspector, or with one that does
-// not support it, the observer sees nothing.
+// Observe samples keys until the experiment ends. Without an inspector, or with one that does not support it, the
+// observer sees nothing.
 func (r *Rig) Observe(of lock.Inspector, keys ...string) *Observer {
 	return r.ObserveServer("", of, keys...)
 }
 
-// ObserveServer samples what one of several servers holds, which says nothing about the lock: in
-// [Rig.SoFar] it has a lane of its own.
+// ObserveServer samples what one of several servers holds, which says nothing about the lock: in [Rig.SoFar] it has a
+// lane of its own.
 func (r *Rig) ObserveServer(name string, of lock.Inspector, keys ...string) *Observer {
 	ctx, cancel := context.WithCancel(r.ctx)
 	o := &Observer{run: r, inspector: of, keys: keys, server: name, stop: cancel, done: make(chan struct{}), last: map[string]judge.Sample{}}
@@ -130,8 +129,8 @@ func (o *Observer) sample(ctx context.Context, key string) bool {
 	return true
 }
 
-// sameHolder reports whether a sample differs from the last one in nothing but when the lock expires. Of an
-// answer that took long nobody knows when its time to live was read: it says nothing about a renewal.
+// sameHolder reports whether a sample differs from the last one in nothing but when the lock expires. Of an answer that
+// took long nobody knows when its time to live was read: it says nothing about a renewal.
 func (o *Observer) sameHolder(seen judge.Sample) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -196,8 +195,8 @@ func (o *Observer) Samples() []judge.Sample {
 	return slices.Clone(o.samples)
 }
 
-// Await waits until a sample matches, which may have been in the past, and returns the first
-// one. what names it in the error if there is none.
+// Await waits until a sample matches, which may have been in the past, and returns the first one. what names it in the
+// error if there is none.
 func (o *Observer) Await(what string, cond func(judge.Sample) bool) (found judge.Sample) {
 	o.run.Until(what, func() bool {
 		o.mu.Lock()
@@ -212,22 +211,21 @@ func (o *Observer) Await(what string, cond func(judge.Sample) bool) (found judge
 	return found
 }
 
-// followDelay is how far behind the present [Rig.SoFar] is. An event is written a moment after
-// its time, and files are read one after the other: without the delay a grant could be known
-// before the release that it followed.
+// followDelay is how far behind the present [Rig.SoFar] is. An event is written a moment after its time, and files are
+// read one after the other: without the delay a grant could be known before the release that it followed.
 const followDelay = int64(100e6)
 
-// Follow adds a source of evidence that can be asked while the experiment runs. The source must
-// not fail the experiment: it adds what it knows.
+// Follow adds a source of evidence that can be asked while the experiment runs. The source must not fail the
+// experiment: it adds what it knows.
 func (r *Rig) Follow(source func(*judge.Evidence)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sources = append(r.sources, source)
 }
 
-// SoFar is what is known of the experiment up to a tenth of a second ago: what its processes
-// have recorded, what the observers have seen, and what was done to processes and servers. It
-// may be called from any goroutine. What the database holds is not in it.
+// SoFar is what is known of the experiment up to a tenth of a second ago: what its processes have recorded, what the
+// observers have seen, and what was done to processes and servers. It may be called from any goroutine. What the
+// database holds is not in it.
 func (r *Rig) SoFar() judge.Evidence {
 	r.mu.Lock()
 	sources, observers := slices.Clone(r.sources), slices.Clone(r.observers)
@@ -245,8 +243,8 @@ func (r *Rig) SoFar() judge.Evidence {
 	return ev.Until(ev.End)
 }
 
-// sameKey names the server of an observer, which may be named already, or if several of those that
-// are not sample one key: one of several servers says nothing about the lock.
+// sameKey names the server of an observer, which may be named already, or if several of those that are not sample one
+// key: one of several servers says nothing about the lock.
 func sameKey(observers []*Observer, i int) (server string) {
 	if observers[i].server != "" {
 		return observers[i].server
@@ -285,13 +283,11 @@ func (i *Instance) addTo(ev *judge.Evidence) {
 	ev.Deaths = append(ev.Deaths, i.deaths()...)
 }
 
-// Commands counts how often a redis-server has executed each command since its start,
-// including commands in scripts.
+// Commands counts how often a redis-server has executed each command since its start, including commands in scripts.
 type Commands map[string]int64
 
-// Commands asks a redis-server; nil is the shared one. The difference of two answers is what
-// was executed in between, including the requests of an [Observer] and of processes that
-// record events: see [Untraced].
+// Commands asks a redis-server; nil is the shared one. The difference of two answers is what was executed in between,
+// including the requests of an [Observer] and of processes that record events: see [Untraced].
 func (r *Rig) Commands(of *testkit.RedisServer) Commands {
 	client := r.RedisClient() // already connected, so that asking costs no further commands
 	if of != nil {
@@ -309,8 +305,7 @@ func (r *Rig) Commands(of *testkit.RedisServer) Commands {
 	return c
 }
 
-// Since returns what was executed after an earlier answer, without the INFO commands
-// themselves.
+// Since returns what was executed after an earlier answer, without the INFO commands themselves.
 func (c Commands) Since(earlier Commands) Commands {
 	came := maps.Clone(c)
 	for name, n := range earlier {

@@ -75,8 +75,8 @@ func TestObserverKeepsChangesOnly(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("down")
-		// "renewed" has 100 ms, and at 50 ms another 100 ms; "runs out" has none after 100 ms;
-		// "fails" cannot be asked from 50 to 60 ms.
+		// "renewed" has 100 ms, and at 50 ms another 100 ms; "runs out" has none after 100 ms; "fails" cannot be asked
+		// from 50 to 60 ms.
 		s := &store{at: func(key string, d time.Duration) (lock.State, error) {
 			held := lock.State{Owner: "a", TTL: 100*ms - d}
 			switch {

@@ -41,8 +41,8 @@ func TestMissingServersAreNamed(t *testing.T) {
 	}
 }
 
-// The laboratory's own Redis server is killed and restarted as redis-server is: it comes back empty, at the
-// same address. While it is paused its keys expire.
+// The laboratory's own Redis server is killed and restarted as redis-server is: it comes back empty, at the same
+// address. While it is paused its keys expire.
 func TestOwnRedis(t *testing.T) {
 	runScenario(t, embedded, []testbed.Server{testbed.Redis, testbed.Nodes}, func(r *testbed.Rig) {
 		ctx := t.Context()

@@ -17,8 +17,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Rig is the testbed of one experiment. It is a [testkit.TB], so testkit.NewRedis and the like
-// start servers for this experiment only.
+// Rig is the testbed of one experiment. It is a [testkit.TB], so testkit.NewRedis and the like start servers for this
+// experiment only.
 type Rig struct {
 	env       *Environment
 	name      string
@@ -47,8 +47,7 @@ func newRig(ctx context.Context, e *Environment, name string) *Rig {
 	return r
 }
 
-// end runs the cleanups, the last one first, and returns the errors of the cleanups and of
-// Errorf.
+// end runs the cleanups, the last one first, and returns the errors of the cleanups and of Errorf.
 func (r *Rig) end() error {
 	r.cancel(nil)
 	for {
@@ -116,8 +115,7 @@ func (r *Rig) Name() string { return r.name }
 // Context is cancelled when the experiment ends, just before its cleanups.
 func (r *Rig) Context() context.Context { return r.ctx }
 
-// Elapsed is how long the experiment has taken, without the time in which the service was
-// built.
+// Elapsed is how long the experiment has taken, without the time in which the service was built.
 func (r *Rig) Elapsed() time.Duration { return r.stopwatch.elapsed() }
 
 // Failed implements [testkit.TB].
@@ -127,8 +125,7 @@ func (r *Rig) Failed() bool {
 	return len(r.errs) > 0
 }
 
-// Cleanup registers f to be called at the end of the experiment, before the functions that
-// were registered earlier.
+// Cleanup registers f to be called at the end of the experiment, before the functions that were registered earlier.
 func (r *Rig) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,9 +178,8 @@ func (r *Rig) Seed() int64 { return r.env.options.Seed }
 // Duration is the longest time in which new buyers come.
 func (r *Rig) Duration() time.Duration { return r.env.options.Duration }
 
-// Go runs f concurrently. The returned function waits for f, and ends the experiment if f
-// aborted it. The end of the experiment waits for f too, so f must end with [Rig.Context]; its
-// failure counts then, too.
+// Go runs f concurrently. The returned function waits for f, and ends the experiment if f aborted it. The end of the
+// experiment waits for f too, so f must end with [Rig.Context]; its failure counts then, too.
 func (r *Rig) Go(f func()) (wait func()) {
 	done := make(chan struct{})
 	var err error
@@ -208,15 +204,15 @@ func (r *Rig) Go(f func()) (wait func()) {
 }
 
 const (
-	// waitLimit bounds how long a scenario waits for a condition. It is generous, because it
-	// is used up only when something is wrong, and a busy machine is not wrong.
+	// waitLimit bounds how long a scenario waits for a condition. It is generous, because it is used up only when
+	// something is wrong, and a busy machine is not wrong.
 	waitLimit = 20 * time.Second
 	// pollInterval is the pause between two checks of a condition.
 	pollInterval = time.Millisecond
 )
 
-// Until waits until cond holds, which it checks every millisecond. Otherwise it ends the
-// experiment, and what names the condition in the error.
+// Until waits until cond holds, which it checks every millisecond. Otherwise it ends the experiment, and what names the
+// condition in the error.
 func (r *Rig) Until(what string, cond func() bool) {
 	timeout := time.NewTimer(waitLimit)
 	defer timeout.Stop()
@@ -244,8 +240,8 @@ func (r *Rig) Sleep(d time.Duration) {
 	}
 }
 
-// Fault records that something is done to a server, or to a connection, from now until the
-// returned function is called; call it at once for a single moment.
+// Fault records that something is done to a server, or to a connection, from now until the returned function is called;
+// call it at once for a single moment.
 func (r *Rig) Fault(what i18n.Text) (over func()) { return r.FaultOf("", what) }
 
 // FaultOf records that something is done to the connections of one process.
@@ -276,8 +272,8 @@ func now() int64 { return time.Now().UnixNano() }
 // experimentLimit is how long an experiment may take; most of it is for servers that start.
 const experimentLimit = 2 * time.Minute
 
-// stopwatch measures an experiment and ends it after a limit. It can be stopped: the time to
-// build the service does not belong to the experiment.
+// stopwatch measures an experiment and ends it after a limit. It can be stopped: the time to build the service does not
+// belong to the experiment.
 type stopwatch struct {
 	limit time.Duration
 	timer *time.Timer

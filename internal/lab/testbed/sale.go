@@ -34,9 +34,9 @@ type Sale struct {
 	sources   []func() []eventlog.Event
 }
 
-// Sale puts a voucher on sale, from now on, at API processes. Without any, it writes the
-// voucher to the shared database, for lock clients. The seed of the options decides whom
-// faults with a probability strike, unless the policy has a seed of its own.
+// Sale puts a voucher on sale, from now on, at API processes. Without any, it writes the voucher to the shared
+// database, for lock clients. The seed of the options decides whom faults with a probability strike, unless the policy
+// has a seed of its own.
 func (r *Rig) Sale(policy voucher.Policy, stock int64, on []*Instance) *Sale {
 	return r.sale(nil, voucher.Voucher{Stock: stock, Policy: policy}, on)
 }
@@ -138,8 +138,8 @@ func (sale *Sale) Buy(ctx context.Context, at *Instance, user int64) load.Answer
 	return a
 }
 
-// StartBuy orders for a user at an API process. The returned function waits for the answer.
-// The end of the experiment cancels the request.
+// StartBuy orders for a user at an API process. The returned function waits for the answer. The end of the experiment
+// cancels the request.
 func (sale *Sale) StartBuy(at *Instance, user int64) (wait func() load.Answer) {
 	var a load.Answer
 	done := sale.run.Go(func() { a = sale.Buy(sale.run.ctx, at, user) })
@@ -149,8 +149,8 @@ func (sale *Sale) StartBuy(at *Instance, user int64) (wait func() load.Answer) {
 	}
 }
 
-// SendLoad sends a load to the API processes and returns when all requests are answered. The
-// load's default seed and duration are those of the options.
+// SendLoad sends a load to the API processes and returns when all requests are answered. The load's default seed and
+// duration are those of the options.
 func (sale *Sale) SendLoad(l load.Load) *load.Outcome { return sale.StartLoad(l)() }
 
 // StartLoad starts a load as [Sale.SendLoad] does. The returned function waits for its end.
@@ -181,8 +181,8 @@ func (sale *Sale) StartLoad(l load.Load) (wait func() *load.Outcome) {
 	}
 }
 
-// Observe samples keys of the sale in the lock store until the experiment ends. Without keys
-// it samples the key of the first user, which all users share if the scope is the voucher.
+// Observe samples keys of the sale in the lock store until the experiment ends. Without keys it samples the key of the
+// first user, which all users share if the scope is the voucher.
 func (sale *Sale) Observe(keys ...string) *Observer {
 	if len(keys) == 0 {
 		keys = []string{sale.Key(1)}
@@ -208,8 +208,8 @@ func (sale *Sale) AddObserver(o *Observer) {
 	sale.observers = append(sale.observers, o)
 }
 
-// AddEvents adds another source of events to the evidence, such as a lock client. The function
-// is called repeatedly and returns all of its events each time.
+// AddEvents adds another source of events to the evidence, such as a lock client. The function is called repeatedly and
+// returns all of its events each time.
 func (sale *Sale) AddEvents(events func() []eventlog.Event) {
 	sale.mu.Lock()
 	defer sale.mu.Unlock()
@@ -224,8 +224,7 @@ func (sale *Sale) addInstance(i *Instance) {
 	})
 }
 
-// Events returns the events of the sale up to now: those about its voucher and about the
-// observed keys.
+// Events returns the events of the sale up to now: those about its voucher and about the observed keys.
 func (sale *Sale) Events() []eventlog.Event {
 	sale.mu.Lock()
 	sources, keys := slices.Clone(sale.sources), sale.keys()
@@ -250,8 +249,8 @@ func (sale *Sale) keys() []string {
 	return keys
 }
 
-// Await waits until an event matches, which may have been in the past, and returns the first
-// one. what names it in the error if there is none.
+// Await waits until an event matches, which may have been in the past, and returns the first one. what names it in the
+// error if there is none.
 func (sale *Sale) Await(what string, cond func(eventlog.Event) bool) (found eventlog.Event) {
 	sale.run.Until(what, func() bool {
 		events := sale.Events()
@@ -264,8 +263,8 @@ func (sale *Sale) Await(what string, cond func(eventlog.Event) bool) (found even
 	return found
 }
 
-// Evidence is all that is known of the sale now: the events that the processes recorded, the
-// samples of the lock store, the answers to the buyers, and the rows of the database.
+// Evidence is all that is known of the sale now: the events that the processes recorded, the samples of the lock store,
+// the answers to the buyers, and the rows of the database.
 func (sale *Sale) Evidence() judge.Evidence {
 	r := sale.run
 	ev := judge.Evidence{LockStore: LockStore(sale.Policy.Lock)}
@@ -304,8 +303,8 @@ func (sale *Sale) Evidence() judge.Evidence {
 	return ev
 }
 
-// readDatabase reads a database without the API: a process that is dead or paused
-// cannot answer, and a wrong one should not be asked.
+// readDatabase reads a database without the API: a process that is dead or paused cannot answer, and a wrong one should
+// not be asked.
 func (sale *Sale) readDatabase(db *database.DB) (*order.Audit, []order.Order) {
 	r := sale.run
 	audit, err := db.Orders().Audit(r.ctx, sale.Voucher)
@@ -324,8 +323,8 @@ func (sale *Sale) readDatabase(db *database.DB) (*order.Audit, []order.Order) {
 	return &audit, orders
 }
 
-// readThroughAPI asks the API process that owns the embedded database. The API lists orders by
-// user, so it asks for every user that tried to buy.
+// readThroughAPI asks the API process that owns the embedded database. The API lists orders by user, so it asks for
+// every user that tried to buy.
 func (sale *Sale) readThroughAPI(at *Instance, answers []load.Answer) (*order.Audit, []order.Order) {
 	r := sale.run
 	var told struct {

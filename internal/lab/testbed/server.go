@@ -30,22 +30,23 @@ type Server string
 
 // The servers.
 const (
-	// Redis is a redis-server or, where none is installed, the laboratory's own: see
-	// [MainIfRedis]. Both are processes that can be killed, paused and restarted.
+	// Redis is a redis-server or, where none is installed, the laboratory's own: see [MainIfRedis]. Both are processes
+	// that can be killed, paused and restarted.
 	Redis Server = "redis"
-	// Nodes are several independent ones of these, for the locks multi and red. API processes
-	// get them if the experiment requires them.
+	// Nodes are several independent ones of these, for the locks multi and red. API processes get them if the
+	// experiment requires them.
 	Nodes Server = "redis nodes"
 	// RedisServer is for what only redis-server has: replicas, persistence, statistics.
 	RedisServer Server = "redis-server"
-	// Valkey is a server of Valkey 9 or later, which compares and deletes by itself, or the laboratory's own, which does too.
+	// Valkey is a server of Valkey 9 or later, which compares and deletes by itself, or the laboratory's own, which
+	// does too.
 	Valkey Server = "valkey-server"
 	// Clock is a redis-server whose clock can be set.
 	Clock    Server = "libfaketime"
 	Database Server = "mariadbd"
-	// Stock is a mariadbd or, where none is installed, an SQLite file: for what reads a stock and writes it back in processes
-	// that are given the file. There too a transaction begins at its first write, so that two buyers read the same stock; see
-	// package database.
+	// Stock is a mariadbd or, where none is installed, an SQLite file: for what reads a stock and writes it back in
+	// processes that are given the file. There too a transaction begins at its first write, so that two buyers read the
+	// same stock; see package database.
 	Stock     Server = "stock"
 	ZooKeeper Server = "zookeeper"
 )
@@ -140,8 +141,8 @@ func Reason(err error) i18n.Text {
 // infraRequired says that a server that is not installed is an error.
 func infraRequired() bool { return os.Getenv("REQUIRE_INFRA") == "1" }
 
-// Require skips the experiment if servers are not available. REQUIRE_INFRA=1 makes it fail
-// instead. API processes that are started afterwards know the servers.
+// Require skips the experiment if servers are not available. REQUIRE_INFRA=1 makes it fail instead. API processes that
+// are started afterwards know the servers.
 func (r *Rig) Require(needs ...Server) {
 	if lacks := r.env.options.Lacks(needs); !lacks.IsZero() {
 		err := &unfit{lacks}
@@ -166,8 +167,7 @@ func (r *Rig) requires(server Server) bool {
 	return r.required[server]
 }
 
-// RealServers reports whether the API processes use redis-server and MariaDB; otherwise there
-// is one embedded process.
+// RealServers reports whether the API processes use redis-server and MariaDB; otherwise there is one embedded process.
 func (r *Rig) RealServers() bool {
 	return r.env.missing(RedisServer) == nil && r.env.missing(Database) == nil
 }
@@ -220,8 +220,8 @@ func (r *Rig) RedisClient() *redis.Client {
 	return r.env.redis.get(r, func() *redis.Client { return r.env.sharedRedis(r.env.root).Client(r.env.root) })
 }
 
-// OwnRedis starts a Redis server for this experiment only. Arguments are for redis-server:
-// an experiment that has some requires [RedisServer].
+// OwnRedis starts a Redis server for this experiment only. Arguments are for redis-server: an experiment that has some
+// requires [RedisServer].
 func (r *Rig) OwnRedis(args ...string) *testkit.RedisServer {
 	r.noteRedisVersion()
 	if r.env.missing(RedisServer) != nil && len(args) == 0 {
@@ -282,8 +282,8 @@ type nodes struct {
 // sharedNodes is how many of them the API processes know.
 const sharedNodes = 3
 
-// Nodes returns the addresses of n independent Redis servers. All experiments share them, so
-// an experiment must not disturb them; see [Rig.OwnNodes].
+// Nodes returns the addresses of n independent Redis servers. All experiments share them, so an experiment must not
+// disturb them; see [Rig.OwnNodes].
 func (r *Rig) Nodes(n int) []string {
 	r.noteRedisVersion()
 	all := &r.env.nodes
@@ -309,8 +309,8 @@ func (r *Rig) ZooKeeper() *testkit.ZooKeeperServer {
 	return server
 }
 
-// zooKeeperVersion asks a server for its version, in the first line of its "srvr" answer. The
-// driver's own parser fails on the rest since averages are no longer integers.
+// zooKeeperVersion asks a server for its version, in the first line of its "srvr" answer. The driver's own parser fails
+// on the rest since averages are no longer integers.
 func zooKeeperVersion(ctx context.Context, addr string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -339,8 +339,7 @@ func leadingVersion(version string) string {
 	return version
 }
 
-// MariaDB is the shared database, migrated, on a server that commits without waiting for the
-// disk.
+// MariaDB is the shared database, migrated, on a server that commits without waiting for the disk.
 func (r *Rig) MariaDB() testkit.Database {
 	r.DB()
 	return r.env.maria.get(r, r.openMaria)
@@ -366,7 +365,8 @@ func (r *Rig) OwnDB() *database.DB {
 	return r.openDB(testkit.MariaDB(r))
 }
 
-// AnyDB is a database for this experiment only: on the shared server or, where no mariadbd is installed, an SQLite file.
+// AnyDB is a database for this experiment only: on the shared server or, where no mariadbd is installed, an SQLite
+// file.
 func (r *Rig) AnyDB() *database.DB {
 	if r.env.missing(Database) == nil {
 		return r.OwnDB()

@@ -18,8 +18,8 @@ type drawing struct {
 	kind         finding.Kind
 	key          string
 	participants []*participant
-	// from and to are the period that is shown. The anomaly itself lies within begun and done;
-	// the context is limited to a fraction of that.
+	// from and to are the period that is shown. The anomaly itself lies within begun and done; the context is limited
+	// to a fraction of that.
 	from, to    int64
 	begun, done int64
 	wrong       map[any]bool         // holds, transactions, events and store entries
@@ -88,8 +88,7 @@ func (h *history) draw(kind finding.Kind, key string, begun, done int64, in subj
 	return d
 }
 
-// window limits the period to half of the anomaly's duration before and after it, plus a
-// margin.
+// window limits the period to half of the anomaly's duration before and after it, plus a margin.
 func (d *drawing) window() {
 	const least = int64(1e6)
 	about := max(d.done-d.begun, least)
@@ -164,8 +163,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// first is when a participant gets the lock, or else when it appears. Successive holders then
-// form a staircase, however long they have waited.
+// first is when a participant gets the lock, or else when it appears. Successive holders then form a staircase, however
+// long they have waited.
 func (p *participant) first() int64 {
 	at := int64(judge.Never)
 	for _, h := range p.holds {
@@ -199,8 +198,8 @@ func (d *drawing) nameOf(a judge.Actor) i18n.Name {
 // firstToken stands for the least token of a picture.
 const firstToken = 33
 
-// token is a small number in place of a fencing token: the counter that it comes from may have
-// many digits, and only the order counts.
+// token is a small number in place of a fencing token: the counter that it comes from may have many digits, and only
+// the order counts.
 func (d *drawing) token(of uint64) int {
 	if d.tokens == nil {
 		var used []uint64

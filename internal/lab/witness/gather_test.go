@@ -33,8 +33,8 @@ func told(text string) i18n.Text {
 	return i18n.Join(parts...)
 }
 
-// Two buyers of a crowd oversell, and are two holders at that time: one picture. Two others are a
-// picture of their own. The buyers are numbered as they appear; one without a lane has no number.
+// Two buyers of a crowd oversell, and are two holders at that time: one picture. Two others are a picture of their own.
+// The buyers are numbered as they appear; one without a lane has no number.
 func TestGather(t *testing.T) {
 	first := picture(finding.Oversold, "buyer 41 and buyer 53 read 10; buyer 7 waits", 10, 90, "buyer 53 (api-2)", "buyer 41 (api-1)")
 	first.Lanes = append(first.Lanes, finding.Lane{Name: "Redis", Role: finding.LockStore, Marks: []finding.Mark{

@@ -110,8 +110,8 @@ func (d *drawing) releaseSpan(one *judge.Hold, lane *finding.Lane) {
 	lane.Spans = append(lane.Spans, s)
 }
 
-// holdSpans shows a hold: the time in which the holder has the lock, and the time after that in
-// which it only believes so.
+// holdSpans shows a hold: the time in which the holder has the lock, and the time after that in which it only believes
+// so.
 func (d *drawing) holdSpans(one *judge.Hold, span func(finding.SpanKind, int64, int64, bool)) {
 	kind, end := finding.Held, min(one.End, max(d.End, d.to+1))
 	if one.Shared && !one.Unlocked {
@@ -128,9 +128,9 @@ func (d *drawing) holdSpans(one *judge.Hold, span func(finding.SpanKind, int64, 
 	span(finding.Believes, max(lost, one.At), end, d.wrong[one] || d.outlived[one])
 }
 
-// lostAt is when a holder no longer had the lock, though it believed so: the store had its key
-// no longer, or, where several servers store one lock or none was observed, the lease was over on
-// all of them or another one was granted the lock. judge.Never if that did not happen.
+// lostAt is when a holder no longer had the lock, though it believed so: the store had its key no longer, or, where
+// several servers store one lock or none was observed, the lease was over on all of them or another one was granted the
+// lock. judge.Never if that did not happen.
 func (d *drawing) lostAt(one *judge.Hold) int64 {
 	if one.Unlocked {
 		return judge.Never
@@ -183,7 +183,8 @@ func (h *history) expiredEverywhere(one *judge.Hold) int64 {
 	return last
 }
 
-// leaseOver is when the store had a holder's key no longer because its lease was over. judge.Never if that was not seen.
+// leaseOver is when the store had a holder's key no longer because its lease was over. judge.Never if that was not
+// seen.
 func (h *history) leaseOver(one *judge.Hold) int64 {
 	if keys := h.stored(one); keys != nil {
 		for i := range keys.Entries {
@@ -215,8 +216,8 @@ func (h *history) stored(one *judge.Hold) *judge.KeyHistory {
 	return nil
 }
 
-// votes counts the nodes that stored a holder's key while it held the lock; of none unless the
-// mechanism uses several nodes.
+// votes counts the nodes that stored a holder's key while it held the lock; of none unless the mechanism uses several
+// nodes.
 func (d *drawing) votes(one *judge.Hold) (n, of int) {
 	if d.LockStore != severalNodes {
 		return 0, 0
@@ -254,8 +255,7 @@ func (d *drawing) nameVictim(lane *finding.Lane, one *judge.Hold) {
 	}
 }
 
-// storeLanes shows what the lock store held, and what single servers held, as far as they were
-// observed.
+// storeLanes shows what the lock store held, and what single servers held, as far as they were observed.
 func (d *drawing) storeLanes() []finding.Lane {
 	lanes := []finding.Lane{d.storeLane(d.LockStore, d.Store[d.key])}
 	for _, s := range d.Servers {
@@ -327,10 +327,9 @@ func (d *drawing) storeLane(name string, keys *judge.KeyHistory) finding.Lane {
 	return lane
 }
 
-// removal says how a value disappeared from the store: it expired, a release that was running
-// deleted it, or it is unknown. A release may take longer than the rest of the lease, so
-// expiry is checked first. A single server deletes its key even if the release fails because
-// the other servers no longer have it.
+// removal says how a value disappeared from the store: it expired, a release that was running deleted it, or it is
+// unknown. A release may take longer than the rest of the lease, so expiry is checked first. A single server deletes
+// its key even if the release fails because the other servers no longer have it.
 func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
 	m := finding.Mark{Kind: finding.Notes, At: d.ms(k.To), Label: i18n.F("gone")}
 	if expired(k) {
@@ -361,9 +360,8 @@ func (d *drawing) removal(k *judge.Entry, single bool) finding.Mark {
 	return m
 }
 
-// describes reports whether a value is a description, such as "connection 12": the name of its
-// owner says more. A single word is shown as it is, because some experiments are about two
-// holders with the same number.
+// describes reports whether a value is a description, such as "connection 12": the name of its owner says more. A
+// single word is shown as it is, because some experiments are about two holders with the same number.
 func describes(value string) bool { return strings.Contains(value, " ") }
 
 // brief is the beginning of a value that names no owner.

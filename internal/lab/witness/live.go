@@ -11,8 +11,8 @@ import (
 )
 
 // Live draws a history that goes on: at most so many actors, from the beginning up to now. Those of an earlier picture
-// keep their lanes; then come the latest. The axis goes further than now, to a round time, so that the picture grows along
-// it. It returns the actors in the order of their lanes, and false if there is nothing to show yet.
+// keep their lanes; then come the latest. The axis goes further than now, to a round time, so that the picture grows
+// along it. It returns the actors in the order of their lanes, and false if there is nothing to show yet.
 func Live(j judge.Judgement, most int, earlier []judge.Actor) (w finding.Witness, actors []judge.Actor, ok bool) {
 	h := &history{History: j.History}
 	key := h.busiestKey()
@@ -59,8 +59,8 @@ func (h *history) busiestKey() string {
 	return busiest
 }
 
-// latest returns earlier actors and those that have done something last, and when the first of them began.
-// Those that got in come before those that wait.
+// latest returns earlier actors and those that have done something last, and when the first of them began. Those that
+// got in come before those that wait.
 func (h *history) latest(key string, most int, earlier []judge.Actor) (in subjects, begun int64) {
 	type activity struct {
 		by    judge.Actor

@@ -125,8 +125,8 @@ func (h *history) showWrongRelease() (finding.Witness, bool) {
 	for _, w := range h.WrongReleases {
 		victims[w.Holder] = w
 	}
-	// The best chain begins with a late release and not with a holder whose own lock was
-	// deleted, and it has a third client that gets in.
+	// The best chain begins with a late release and not with a holder whose own lock was deleted, and it has a third
+	// client that gets in.
 	w, ok := best(h.WrongReleases, func(w judge.WrongRelease) int64 {
 		score := min(w.Holder.End, h.End) - w.GoneBy
 		if _, also := victims[w.Releaser]; !also {
@@ -161,8 +161,7 @@ func (h *history) showWrongRelease() (finding.Witness, bool) {
 	return d.witness(d.tellWrongReleases(chain, in.holds)), true
 }
 
-// nextIn is the hold that a wrong release let in while the holder still believed to hold the
-// lock.
+// nextIn is the hold that a wrong release let in while the holder still believed to hold the lock.
 func (h *history) nextIn(w judge.WrongRelease) *judge.Hold {
 	all := h.HoldsOf[w.Holder.Key]
 	for i := judge.GrantedAfter(all, max(w.Holder.At, w.Releaser.Releasing.At)); i < len(all) && all[i].At < w.Holder.End; i++ {
@@ -242,8 +241,8 @@ func (h *history) showStuck(found []judge.StuckKey) (finding.Witness, bool) {
 	return d.witness(d.tellStuck(s, asked, ended, turned)), true
 }
 
-// tellStuck tells of a key that stays, of its holder or of the one that asked for it, and of the
-// client that is refused because of it.
+// tellStuck tells of a key that stays, of its holder or of the one that asked for it, and of the client that is refused
+// because of it.
 func (d *drawing) tellStuck(s judge.StuckKey, asked *eventlog.Event, ended i18n.Text, turned *eventlog.Event) i18n.Text {
 	var told i18n.Text
 	since := max(s.Entry.From, s.Since())

@@ -85,8 +85,7 @@ func (h *history) showLostOrder(found []judge.Ack) (finding.Witness, bool) {
 	return finding.Witness{}, false
 }
 
-// showDuplicates shows two orders of one user: of those in the database, the two that
-// overlapped the longest.
+// showDuplicates shows two orders of one user: of those in the database, the two that overlapped the longest.
 func (h *history) showDuplicates() (finding.Witness, bool) {
 	type pair struct{ one, other *judge.Transaction }
 	type buyer struct{ voucher, user int64 }
@@ -128,8 +127,8 @@ func (h *history) showDuplicates() (finding.Witness, bool) {
 	return d.witness(i18n.F("%s.", summary)), true
 }
 
-// showOversold shows how one unit was sold twice: by a lost update, otherwise by two
-// holders, otherwise by the last orders beyond the stock.
+// showOversold shows how one unit was sold twice: by a lost update, otherwise by two holders, otherwise by the last
+// orders beyond the stock.
 func (h *history) showOversold(a judge.Incidents) (finding.Witness, bool) {
 	if h.Audit == nil || h.Audit.Oversold() == 0 {
 		return finding.Witness{}, false
@@ -158,8 +157,8 @@ func (h *history) showOversold(a judge.Incidents) (finding.Witness, bool) {
 	return d.witness(i18n.F("%s and %s order in turn, the last ones of too many. %s", d.nameOf(last[0].By), d.nameOf(last[1].By), many)), true
 }
 
-// commitMatters reports whether it has to be seen when a transaction was committed: two orders
-// of a user, or a commit after the lock was given back.
+// commitMatters reports whether it has to be seen when a transaction was committed: two orders of a user, or a commit
+// after the lock was given back.
 func (d *drawing) commitMatters(s *judge.Transaction) bool {
 	return s.Ended != nil && (d.showOrders || s.Under != nil && s.Committed() != nil && s.Ended.At > s.Under.End)
 }

@@ -96,8 +96,8 @@ func (d *drawing) addMoment(w *finding.Witness, m Moment) {
 	}
 }
 
-// gaveUp returns the end of an acquisition that was given up and whose value was stored all the
-// same, if the value names its owner; otherwise nil.
+// gaveUp returns the end of an acquisition that was given up and whose value was stored all the same, if the value
+// names its owner; otherwise nil.
 func (h *history) gaveUp(key, value string) *eventlog.Event {
 	for _, e := range h.Refusals {
 		if e.Key == key && e.Owner != "" && judge.OwnerIn(value, map[string]bool{e.Owner: true}) != "" {

@@ -1,5 +1,5 @@
-// Package witness draws what the judge found: for each kind of anomaly the smallest set of
-// events that proves it, as lanes on one time axis.
+// Package witness draws what the judge found: for each kind of anomaly the smallest set of events that proves it, as
+// lanes on one time axis.
 //
 //   - [Proofs] draws the anomalies that [judge.Judge] found.
 //   - [Picture] draws how an anomaly was prevented, for an experiment that holds.
@@ -40,10 +40,9 @@ func among[T any](h *history, candidates []T, actors func(T) []judge.Actor) []T 
 	return candidates
 }
 
-// Proofs draws one witness of each kind of anomaly that was found: those that it is about in
-// their order, then the others, the gravest kind first. It chooses anomalies of the actors of
-// earlier witnesses, if there are any, with the fewest actors, and of these the most visible
-// ones.
+// Proofs draws one witness of each kind of anomaly that was found: those that it is about in their order, then the
+// others, the gravest kind first. It chooses anomalies of the actors of earlier witnesses, if there are any, with the
+// fewest actors, and of these the most visible ones.
 func Proofs(j judge.Judgement, about ...finding.Kind) []finding.Witness {
 	h, found := &history{History: j.History}, j.Incidents
 	show := map[finding.Kind]func() (finding.Witness, bool){
@@ -145,8 +144,8 @@ func extent(w finding.Witness) (from, to float64) {
 	return from, to
 }
 
-// cast maps the numbers of a crowd's buyers to the numbers that the pictures give them. A crowd's buyers
-// are served by API processes. The scenario itself names all other actors.
+// cast maps the numbers of a crowd's buyers to the numbers that the pictures give them. A crowd's buyers are served by
+// API processes. The scenario itself names all other actors.
 type cast map[string]int
 
 var (

@@ -31,8 +31,7 @@ func New() *Locker {
 	return &Locker{owners: lock.NewOwners(), queues: make(map[string][]*entrant)}
 }
 
-// Acquire implements [lock.Locker]. Waiters get the key in order of arrival. opts.TTL is
-// checked and otherwise ignored.
+// Acquire implements [lock.Locker]. Waiters get the key in order of arrival. opts.TTL is checked and otherwise ignored.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ type onOneServer struct {
 	renews bool
 	// noExpiry reports that the lock never expires.
 	noExpiry bool
-	// wrongRelease reports that the release frees another holder's key: it does not compare the value, or the value is the
-	// same in two processes.
+	// wrongRelease reports that the release frees another holder's key: it does not compare the value, or the value is
+	// the same in two processes.
 	wrongRelease bool
 }
 
@@ -105,9 +105,9 @@ func mustBeToldAfter(t *testing.T, held lock.Lease, granted time.Time, after tim
 	fail.Unless(t, context.Cause(held.Context()), want, "the holder")
 }
 
-// The server forgets a lock: it comes back without its data, or a replica that never had the lock takes its place. There
-// are two holders. A watchdog tells the first one at its next renewal. Without a watchdog nobody does, and at most the
-// release does. Fencing tokens grow although their counter is gone, because they are drawn from the clock.
+// The server forgets a lock: it comes back without its data, or a replica that never had the lock takes its place.
+// There are two holders. A watchdog tells the first one at its next renewal. Without a watchdog nobody does, and at
+// most the release does. Fencing tokens grow although their counter is gone, because they are drawn from the clock.
 func TestServerForgets(t *testing.T) {
 	inBubble(t, func(t *testing.T, p twoProcesses) {
 		granted := time.Now()
@@ -158,8 +158,8 @@ func TestWaiterOfAServerThatRestartsEmpty(t *testing.T) {
 	})
 }
 
-// acquirePatiently acquires in the background. It tries again while the server is unavailable: a waiter gets that error,
-// and trying again is up to the caller.
+// acquirePatiently acquires in the background. It tries again while the server is unavailable: a waiter gets that
+// error, and trying again is up to the caller.
 func acquirePatiently(ctx context.Context, l lock.Locker, key string, sleep func(time.Duration)) <-chan error {
 	got := make(chan error, 1)
 	go func() {
@@ -195,8 +195,8 @@ func TestServersClockIsSetForward(t *testing.T) {
 	})
 }
 
-// Fencing tokens grow although the server's clock is set back, and although their counter is lost. If both happen they do
-// not: then writes are refused until the clock has caught up.
+// Fencing tokens grow although the server's clock is set back, and although their counter is lost. If both happen they
+// do not: then writes are refused until the clock has caught up.
 func TestTokensAndTheServersClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, p twoProcesses) {
 		if p.name != "fenced" {

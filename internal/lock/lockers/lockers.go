@@ -1,5 +1,5 @@
-// Package lockers opens all mechanisms whose servers are configured. The service and the
-// laboratory use it. It is the one place that knows every mechanism.
+// Package lockers opens all mechanisms whose servers are configured. The service and the laboratory use it. It is the
+// one place that knows every mechanism.
 package lockers
 
 import (
@@ -39,19 +39,16 @@ import (
 	"seckill/internal/lock/zookeeper/zkio"
 )
 
-// Servers are the servers that keep locks. Each may be missing; then the mechanisms that need
-// it are missing too. The caller closes them, after the [Set].
+// Servers are the servers that keep locks. Each may be missing; then the mechanisms that need it are missing too. The
+// caller closes them, after the [Set].
 type Servers struct {
 	Redis redis.UniversalClient
-	// Nodes are independent Redis servers: at least one for multi, at least
-	// [red.MinNodes] for red.
+	// Nodes are independent Redis servers: at least one for multi, at least [red.MinNodes] for red.
 	Nodes []red.Client
-	// MySQL is the pool for locks that keep a connection while they are held, Rows the
-	// pool for locks that do not. They are two pools because the renewals and releases of
-	// the latter must not wait for a connection.
+	// MySQL is the pool for locks that keep a connection while they are held, Rows the pool for locks that do not. They
+	// are two pools because the renewals and releases of the latter must not wait for a connection.
 	MySQL, Rows *sql.DB
-	// ZooKeeper lists the members of an ensemble, each as host:port. The Set opens its
-	// own connection.
+	// ZooKeeper lists the members of an ensemble, each as host:port. The Set opens its own connection.
 	ZooKeeper []string
 }
 
@@ -63,8 +60,8 @@ type Config struct {
 	Watchdog time.Duration
 	// NodeTimeout bounds a round trip to one of the Nodes. Default: the mechanism's own.
 	NodeTimeout time.Duration
-	// ZooKeeperSession is how long the locks of a dead process stay in ZooKeeper. The
-	// servers may raise it. Default: zkio's.
+	// ZooKeeperSession is how long the locks of a dead process stay in ZooKeeper. The servers may raise it. Default:
+	// zkio's.
 	ZooKeeperSession time.Duration
 	// Only is the one mechanism to open. Empty: all of them.
 	Only string
@@ -83,8 +80,8 @@ type Set struct {
 	closers []io.Closer
 }
 
-// Open opens every mechanism whose servers are configured. It does not talk to them yet, so it
-// succeeds while they are down.
+// Open opens every mechanism whose servers are configured. It does not talk to them yet, so it succeeds while they are
+// down.
 func Open(servers Servers, config Config) (*Set, error) {
 	o := &opening{config: config, byName: map[string]lock.Locker{"none": none.New(), "local": local.New()}}
 	if servers.Redis != nil {
@@ -114,8 +111,7 @@ func Open(servers Servers, config Config) (*Set, error) {
 	return set, nil
 }
 
-// Close stops the background goroutines of the mechanisms, last opened first. It releases
-// nothing: release first.
+// Close stops the background goroutines of the mechanisms, last opened first. It releases nothing: release first.
 func (s *Set) Close() error {
 	var errs []error
 	for _, c := range slices.Backward(s.closers) {
@@ -124,8 +120,8 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// Reader returns the locker for readers of a mechanism: [errors.ErrUnsupported] where it has
-// none, or a decorator hides it.
+// Reader returns the locker for readers of a mechanism: [errors.ErrUnsupported] where it has none, or a decorator hides
+// it.
 func (s *Set) Reader(name string) (lock.Locker, error) {
 	l, err := s.Locker(name)
 	if err != nil {

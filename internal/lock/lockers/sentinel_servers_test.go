@@ -15,8 +15,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// The primary dies, and sentinels promote its replica. A lock that was replicated stays held, and its holder goes on with
-// it on the new primary. A waiter gets it at the release. Other locks can be acquired again.
+// The primary dies, and sentinels promote its replica. A lock that was replicated stays held, and its holder goes on
+// with it on the new primary. A waiter gets it at the release. Other locks can be acquired again.
 func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 	sentinel := testkit.RedisSentinel(t)
 	dial := func() *redis.Client {
@@ -55,14 +55,14 @@ func TestReplicatedLocksSurviveAFailover(t *testing.T) {
 	}
 }
 
-// survivors are the locks that are granted after the failover: native needs a newer server (its own tests have one), and
-// waited a replica, which the new primary does not have.
+// survivors are the locks that are granted after the failover: native needs a newer server (its own tests have one),
+// and waited a replica, which the new primary does not have.
 func survivors() []onOneServer {
 	return slices.DeleteFunc(onOneRedis(), func(m onOneServer) bool { return m.name == "native" || m.name == "waited" })
 }
 
-// awaitReplica waits until the replica has everything that was written so far: it has, when it has a later write of this
-// connection.
+// awaitReplica waits until the replica has everything that was written so far: it has, when it has a later write of
+// this connection.
 func awaitReplica(t *testing.T, client *redis.Client) {
 	t.Helper()
 	conn := client.Conn()

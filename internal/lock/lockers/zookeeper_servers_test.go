@@ -18,8 +18,8 @@ func TestPassingInZooKeeper(t *testing.T) {
 		})
 	}
 	for _, waiter := range []*lockers.Set{one, other} {
-		// The server keeps the queue, of all processes. Without a queue it does not matter whether somebody waits.
-		// A waiter that was in the queue before it looked who is ahead of it may find nobody any more.
+		// The server keeps the queue, of all processes. Without a queue it does not matter whether somebody waits. A
+		// waiter that was in the queue before it looked who is ahead of it may find nobody any more.
 		testkit.Until(t, "a lock that its store passes on", func() bool {
 			return pass(t, locker(t, one, "zk-queue"), locker(t, waiter, "zk-queue"), waiting) == lock.PassedByStore
 		})

@@ -14,12 +14,12 @@ import (
 	"seckill/internal/lock"
 )
 
-// Long is the name of an environment variable. If it is not empty, endures-many-pairs
-// takes its full length of sixteen times ten thousand pairs.
+// Long is the name of an environment variable. If it is not empty, endures-many-pairs takes its full length of sixteen
+// times ten thousand pairs.
 const Long = "LOCKTEST_LONG"
 
-// enduresManyPairs holds a lock, renewed by the watchdog if there is one, while sixteen
-// goroutines acquire and release four other locks without a pause.
+// enduresManyPairs holds a lock, renewed by the watchdog if there is one, while sixteen goroutines acquire and release
+// four other locks without a pause.
 func enduresManyPairs(t *trial) {
 	const goroutines, keys = 16, 4
 	pairs, minPairs, limit := 10_000, int64(200), 5*time.Second
@@ -72,9 +72,8 @@ func enduresManyPairs(t *trial) {
 	t.mustBeEmpty("after many pairs")
 }
 
-// thousandCancelledWaiters counts the goroutines of its waiters. It finds them by a
-// profiler label, which a goroutine passes on to those that it starts, because other
-// trials may run at the same time.
+// thousandCancelledWaiters counts the goroutines of its waiters. It finds them by a profiler label, which a goroutine
+// passes on to those that it starts, because other trials may run at the same time.
 func thousandCancelledWaiters(t *trial) {
 	const spare = 20 // goroutines that a process has once: listening, dialling
 	waiters := 1000
@@ -108,8 +107,8 @@ func thousandCancelledWaiters(t *trial) {
 	for _, w := range waits {
 		t.expectContextError((<-w).err, context.Canceled)
 	}
-	// On a slow machine the server may grant what a waiter asked for after the waiter has left. A clean-up may repeat the
-	// release for lock.ReleaseTimeout.
+	// On a slow machine the server may grant what a waiter asked for after the waiter has left. A clean-up may repeat
+	// the release for lock.ReleaseTimeout.
 	left := 0
 	for limit := time.Now().Add(lock.ReleaseTimeout + t.prompt); ; time.Sleep(5 * time.Millisecond) {
 		if left = labelled(label); left <= spare {

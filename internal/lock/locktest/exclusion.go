@@ -72,8 +72,7 @@ func keepsKeysApart(t *trial) {
 	t.mustRelease(one)
 }
 
-// servesInOrder has a late caller try just when the lock is released to a waiter that
-// cannot act for the moment.
+// servesInOrder has a late caller try just when the lock is released to a waiter that cannot act for the moment.
 func servesInOrder(t *trial) {
 	holder, late := t.process(), t.process()
 	if !t.Remote {

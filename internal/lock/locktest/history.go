@@ -16,13 +16,13 @@ import (
 	"seckill/internal/lock"
 )
 
-// A history ends after historyTime, or when each of its clients has done historyRounds,
-// which keeps it well below ten thousand operations.
+// A history ends after historyTime, or when each of its clients has done historyRounds, which keeps it well below ten
+// thousand operations.
 const (
 	historyTime   = 500 * time.Millisecond
 	historyRounds = 60
-	// turns is how often the lock changes hands before that, one client at a time. On
-	// a busy machine historyTime may end after few rounds.
+	// turns is how often the lock changes hands before that, one client at a time. On a busy machine historyTime may
+	// end after few rounds.
 	turns = 24
 	// checkLimit is how long the check of a history may take.
 	checkLimit = 10 * time.Second
@@ -76,8 +76,7 @@ func (t *trial) clients(n int) []*client {
 	return all
 }
 
-// acquire acquires the lease with the number depth of this client, by a try or by a
-// wait.
+// acquire acquires the lease with the number depth of this client, by a try or by a wait.
 func (c *client) acquire(depth int, waits bool) (lock.Lease, bool) {
 	opts := lock.Options{TTL: c.long}
 	in := input{kind: try, client: c.id, lease: 2*c.id + depth}
@@ -138,10 +137,9 @@ func (c *client) rounds() int {
 	return historyRounds
 }
 
-// takeTurns has the lock change hands in a fixed order. While the first client holds it,
-// all others try; while a later one holds it, two clients of other processes try. This
-// finds errors that do not depend on timing on any machine: a lock that excludes nobody,
-// and a lock that is wrong once in twenty grants.
+// takeTurns has the lock change hands in a fixed order. While the first client holds it, all others try; while a later
+// one holds it, two clients of other processes try. This finds errors that do not depend on timing on any machine: a
+// lock that excludes nobody, and a lock that is wrong once in twenty grants.
 func takeTurns(clients []*client, then func(holder *client)) {
 	for turn := range turns {
 		i := turn % len(clients)
@@ -220,8 +218,8 @@ func linearizableReentrant(t *trial) {
 	t.checkHistory(clients, r)
 }
 
-// linearizableFenced guards a register with tokens. If the store allows it, one client
-// takes the lock away from its holders now and then.
+// linearizableFenced guards a register with tokens. If the store allows it, one client takes the lock away from its
+// holders now and then.
 func linearizableFenced(t *trial) {
 	clients := t.clients(9)
 	guarded := &register{}
@@ -278,8 +276,8 @@ func (r *register) write(token uint64) bool {
 	return true
 }
 
-// checkHistory fails the behaviour if the model could not have produced the history. A
-// history that takes too long to check, or in which a server failed, proves nothing.
+// checkHistory fails the behaviour if the model could not have produced the history. A history that takes too long to
+// check, or in which a server failed, proves nothing.
 func (t *trial) checkHistory(clients []*client, r modelRules) {
 	model := r.model()
 	for _, c := range clients {
@@ -320,8 +318,7 @@ func markContended(ops []porcupine.Operation) {
 	}
 }
 
-// explainViolation names the operation at which the longest legal order ends, and the
-// operations before it.
+// explainViolation names the operation at which the longest legal order ends, and the operations before it.
 func explainViolation(model porcupine.Model, ops []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {

@@ -83,8 +83,7 @@ func (r modelRules) step(s modelState, in input, out output) (bool, modelState) 
 	switch in.kind {
 	case try, wait:
 		if out.result == refused {
-			// A refusal is legal if another owner holds the lock, or any owner if there
-			// is no re-entry.
+			// A refusal is legal if another owner holds the lock, or any owner if there is no re-entry.
 			taken := s.owner != 0 && (s.owner != me || !r.reenters)
 			return taken || r.splitVote && in.contended, s
 		}

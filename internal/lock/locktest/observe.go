@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Observe tries a behaviour once, with a mechanism that has promised nothing. It returns nil if
-// the behaviour held, an error that [Violated] recognises if it did not, and another error if it
-// could not be tried. tb need not be a test: it closes what the subject opens.
+// Observe tries a behaviour once, with a mechanism that has promised nothing. It returns nil if the behaviour held, an
+// error that [Violated] recognises if it did not, and another error if it could not be tried. tb need not be a test: it
+// closes what the subject opens.
 func Observe(tb testing.TB, name Behaviour, subject Subject) error {
 	table := behaviours()
 	i := slices.IndexFunc(table, func(b behaviour) bool { return b.name == name })

@@ -31,8 +31,8 @@ func releasesOnlyOwn(t *trial) {
 	t.mustRelease(next)
 }
 
-// releasesAtomically ends the lease and gives the lock to another owner ahead of each
-// command of a release except the first.
+// releasesAtomically ends the lease and gives the lock to another owner ahead of each command of a release except the
+// first.
 func releasesAtomically(t *trial) {
 	t.require(t.Store.Remove != nil, "way to remove a lock")
 	p, network := t.processOnNetwork()

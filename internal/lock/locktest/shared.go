@@ -87,8 +87,8 @@ func writersExclude(t *trial) {
 	t.mustBeEmpty("after readers and writers")
 }
 
-// releaseAdmitsAllReaders has every reader keep the lock until the last reader has it.
-// If the lock let them in one after the other, they would wait for each other.
+// releaseAdmitsAllReaders has every reader keep the lock until the last reader has it. If the lock let them in one
+// after the other, they would wait for each other.
 func releaseAdmitsAllReaders(t *trial) {
 	const n = 6
 	_, writer := t.readWriter()
@@ -113,9 +113,8 @@ func releaseAdmitsAllReaders(t *trial) {
 	}
 }
 
-// readerLeasesAreApart has a reader with a long lease and one with a short lease. While
-// the long one reads, no writer gets the lock, whatever the short one does. After the
-// long one has released, a writer waits for the short lease only.
+// readerLeasesAreApart has a reader with a long lease and one with a short lease. While the long one reads, no writer
+// gets the lock, whatever the short one does. After the long one has released, a writer waits for the short lease only.
 func readerLeasesAreApart(t *trial) {
 	long, _ := t.readWriter()
 	short, writer := t.readWriter()
@@ -165,8 +164,7 @@ func deadReaderBlocksOneLease(t *trial) {
 	t.mustBeFree(writer, "after the live reader's release, long after the dead one's lease")
 }
 
-// upgradeIsRefused: two readers that wait for each other to stop reading would wait for
-// ever.
+// upgradeIsRefused: two readers that wait for each other to stop reading would wait for ever.
 func upgradeIsRefused(t *trial) {
 	reader, writer := t.readWriter()
 	otherReader, otherWriter := t.readWriter()
@@ -221,8 +219,8 @@ func downgradeWorks(t *trial) {
 	t.mustBeEmpty("after a downgrade")
 }
 
-// writerGetsInAmongReaders has readers that each acquire their next lease before they
-// release the last one. There is always a reader, unless the lock refuses one.
+// writerGetsInAmongReaders has readers that each acquire their next lease before they release the last one. There is
+// always a reader, unless the lock refuses one.
 func writerGetsInAmongReaders(t *trial) {
 	const bound, readers, reads = 3 * time.Second, 3, 20 * time.Millisecond
 	_, writer := t.readWriter()

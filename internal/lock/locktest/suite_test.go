@@ -246,8 +246,8 @@ func TestLateServerIsNoViolation(t *testing.T) {
 	}
 }
 
-// A check that ends early leaves waiters behind, which may take some time to give back what they were granted. In a bubble
-// time would stand still for them once the trial has ended.
+// A check that ends early leaves waiters behind, which may take some time to give back what they were granted. In a
+// bubble time would stand still for them once the trial has ended.
 func TestTrialEndsAfterItsWaiters(t *testing.T) {
 	for name, leave := range map[string]func(*trial, lock.Locker){
 		"alone":      func(t *trial, p lock.Locker) { t.acquireAsync(t.ctx, p, lock.Options{TTL: t.long, Wait: t.limit}) },
@@ -280,8 +280,8 @@ func TestTrialEndsAfterItsWaiters(t *testing.T) {
 	}
 }
 
-// A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if
-// it was not seen.
+// A promise gets another trial if the machine stalled and lateness can explain the violation; a declared breakage if it
+// was not seen.
 func TestWhenTrialsDecideNothing(t *testing.T) {
 	late, calm, stalled := &violationError{what: "late"}, stallLimit/2, 2*stallLimit
 	for _, test := range []struct {

@@ -16,8 +16,8 @@ var _ lock.Locker = (*Locker)(nil)
 // New returns a Locker.
 func New() *Locker { return &Locker{owners: lock.NewOwners()} }
 
-// Acquire implements [lock.Locker]. It fails only on invalid arguments, on a context that
-// has ended, and on injected faults.
+// Acquire implements [lock.Locker]. It fails only on invalid arguments, on a context that has ended, and on injected
+// faults.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 	"seckill/internal/simulate"
 )
 
-// A check that cannot fail proves nothing. Many behaviours are declared to break for a weak mechanism, which proves that
-// their checks fail. The others are violated here, by a strong mechanism with one flaw in its scripts.
+// A check that cannot fail proves nothing. Many behaviours are declared to break for a weak mechanism, which proves
+// that their checks fail. The others are violated here, by a strong mechanism with one flaw in its scripts.
 func TestFlawsAreCaught(t *testing.T) {
 	for _, flaw := range []struct {
 		what, mechanism string

@@ -42,8 +42,8 @@ func acquire(t *testing.T, l lock.Locker) lock.Lease {
 	return lease
 }
 
-// A release can be repeated. The first one succeeds, but its reply is lost. The repeated one reports neither an expiry nor,
-// if another owner has the lock by then, a loss.
+// A release can be repeated. The first one succeeds, but its reply is lost. The repeated one reports neither an expiry
+// nor, if another owner has the lock by then, a loss.
 func TestReleaseAfterLostReply(t *testing.T) {
 	for name, commands := range map[string]int{"lua": 1, "uuid": 2, "thread-id": 2} {
 		t.Run(name, func(t *testing.T) {

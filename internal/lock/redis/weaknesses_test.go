@@ -40,8 +40,8 @@ func TestDiesBetweenSetNXAndExpire(t *testing.T) {
 	})
 }
 
-// Two processes with the same counter take each other's lock for their own: the late release succeeds, and the other holder
-// loses its lock.
+// Two processes with the same counter take each other's lock for their own: the late release succeeds, and the other
+// holder loses its lock.
 func TestThreadNumbersMeet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)

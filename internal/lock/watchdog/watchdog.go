@@ -18,8 +18,8 @@ var errClosed = errors.New("the locker is closed")
 type Config struct {
 	// RenewEvery is how often a lease is renewed, usually a third of its length.
 	RenewEvery time.Duration
-	// RetryEvery is how long one attempt to renew may take, and how soon after its
-	// start a failed one is repeated. A lease that ends before that is tried again sooner.
+	// RetryEvery is how long one attempt to renew may take, and how soon after its start a failed one is repeated. A
+	// lease that ends before that is tried again sooner.
 	RetryEvery time.Duration
 }
 
@@ -39,8 +39,7 @@ type Watchdog[T any] struct {
 	running sync.WaitGroup
 }
 
-// Entry is a lease that is watched. Set the exported fields before [Watchdog.Watch] and do
-// not change them.
+// Entry is a lease that is watched. Set the exported fields before [Watchdog.Watch] and do not change them.
 type Entry[T any] struct {
 	// Held is the lease. Its holder is told when it ends.
 	Held *lock.Held
@@ -74,9 +73,8 @@ type Outcome struct {
 	AllOfHolder bool
 }
 
-// New starts a watchdog. renew renews a batch and returns an outcome for each, in order,
-// before its context ends. sameHolder says whether two leases are lost together, as those of
-// one owner on one key are; nil: no two are.
+// New starts a watchdog. renew renews a batch and returns an outcome for each, in order, before its context ends.
+// sameHolder says whether two leases are lost together, as those of one owner on one key are; nil: no two are.
 func New[T any](
 	config Config, renew func(context.Context, []*Entry[T]) []Outcome, sameHolder func(a, b T) bool,
 ) *Watchdog[T] {
@@ -104,13 +102,13 @@ func (w *Watchdog[T]) Close() {
 
 func closedError() error { return fmt.Errorf("%w: %w", lock.ErrUnavailable, errClosed) }
 
-// Until returns when a lease of ttl that was asked for at start ends for its holder: by
-// [Margin] earlier than for the store.
+// Until returns when a lease of ttl that was asked for at start ends for its holder: by [Margin] earlier than for the
+// store.
 func Until(start time.Time, ttl time.Duration) time.Time { return start.Add(ttl - Margin(ttl)) }
 
-// Margin returns how much earlier a lease ends for its holder than for the store: 2 %, at
-// most 200 ms. The store counts from the arrival of the command, which is later than the
-// start of the attempt; the margin covers clocks of different speed and a late timer.
+// Margin returns how much earlier a lease ends for its holder than for the store: 2 %, at most 200 ms. The store counts
+// from the arrival of the command, which is later than the start of the attempt; the margin covers clocks of different
+// speed and a late timer.
 func Margin(ttl time.Duration) time.Duration { return min(ttl/50, 200*time.Millisecond) }
 
 // Watch starts to watch a lease that was just granted.
@@ -141,8 +139,8 @@ func (w *Watchdog[T]) add(e *Entry[T], until time.Time) bool {
 	return true
 }
 
-// Unwatch stops watching a lease: from here on the watchdog does not affect it. A renewal
-// that is on its way finds the lease gone, or renews it just before its release.
+// Unwatch stops watching a lease: from here on the watchdog does not affect it. A renewal that is on its way finds the
+// lease gone, or renews it just before its release.
 func (w *Watchdog[T]) Unwatch(e *Entry[T]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,8 +217,8 @@ func (w *Watchdog[T]) run() {
 	}
 }
 
-// endCause returns why a lease reached its end: it could not be renewed, or else it was a
-// fixed one or this process did not run in time.
+// endCause returns why a lease reached its end: it could not be renewed, or else it was a fixed one or this process did
+// not run in time.
 func (e *Entry[T]) endCause() error {
 	if e.failure != nil {
 		return fmt.Errorf("not renewed in time: %w", e.failure)
@@ -228,9 +226,8 @@ func (e *Entry[T]) endCause() error {
 	return lock.ErrExpired
 }
 
-// takeDue removes the leases that are over at now, returns those that have to be renewed,
-// and when to run next. Leases that are due soon are renewed together with those that are
-// due.
+// takeDue removes the leases that are over at now, returns those that have to be renewed, and when to run next. Leases
+// that are due soon are renewed together with those that are due.
 func (w *Watchdog[T]) takeDue(now time.Time) (over, batch []*Entry[T], next time.Time) {
 	soon := now.Add(w.config.RenewEvery / 10)
 	w.mu.Lock()
@@ -297,10 +294,9 @@ func (w *Watchdog[T]) update(e *Entry[T], r Outcome, start time.Time) (over []*E
 	return nil
 }
 
-// retryAt returns when a renewal of e that began at start and failed is repeated. It is after a
-// pause: a renewal that failed quickly would fail as quickly again. If less than the pause is
-// left, as after a handover, it is repeated after a third of what is left, as long as that is
-// a tenth of the pause or more.
+// retryAt returns when a renewal of e that began at start and failed is repeated. It is after a pause: a renewal that
+// failed quickly would fail as quickly again. If less than the pause is left, as after a handover, it is repeated after
+// a third of what is left, as long as that is a tenth of the pause or more.
 func (w *Watchdog[T]) retryAt(e *Entry[T], start time.Time) time.Time {
 	if at := start.Add(w.config.RetryEvery); at.Before(e.until) {
 		return at
@@ -312,8 +308,8 @@ func (w *Watchdog[T]) retryAt(e *Entry[T], start time.Time) time.Time {
 	return e.until
 }
 
-// removeLost removes e and, where all leases of the holder are over, the others that it had
-// before the renewal was sent. A later one may have been granted after the renewal.
+// removeLost removes e and, where all leases of the holder are over, the others that it had before the renewal was
+// sent. A later one may have been granted after the renewal.
 func (w *Watchdog[T]) removeLost(e *Entry[T], allOfHolder bool, start time.Time) []*Entry[T] {
 	over := []*Entry[T]{e}
 	if allOfHolder {

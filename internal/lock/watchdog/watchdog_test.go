@@ -14,8 +14,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// server is a store as the watchdog sees it: one answer for all renewals. Time is that of
-// the synctest bubble.
+// server is a store as the watchdog sees it: one answer for all renewals. Time is that of the synctest bubble.
 type server struct {
 	mu      sync.Mutex
 	answer  Outcome
@@ -58,8 +57,7 @@ func (s *server) renewals() (at []time.Duration, sizes []int) {
 // config renews leases of 30 s.
 var config = Config{RenewEvery: 10 * time.Second, RetryEvery: time.Second}
 
-// bubble runs a test of a watchdog with leases of 30 s, renewals every 10 s and
-// retries every second.
+// bubble runs a test of a watchdog with leases of 30 s, renewals every 10 s and retries every second.
 func bubble(t *testing.T, test func(t *testing.T, w *Watchdog[string], s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,8 +159,8 @@ func TestRetriesWhileTimeIsLeft(t *testing.T) {
 	})
 }
 
-// The first lease of a handover is hardly longer than the pause between two tries: a first
-// renewal that fails is tried again sooner, and only a few times.
+// The first lease of a handover is hardly longer than the pause between two tries: a first renewal that fails is tried
+// again sooner, and only a few times.
 func TestRetriesFirstRenewalAfterHandover(t *testing.T) {
 	const first = 1500 * time.Millisecond
 	handOver := func(t *testing.T, w *Watchdog[string]) *Entry[string] {

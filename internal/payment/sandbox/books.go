@@ -52,8 +52,8 @@ var (
 	errTooMuch   = errors.New("sandbox: more than what was paid and not refunded yet")
 )
 
-// books are all payments and the events that are yet to be delivered. Every change is in the journal before it is
-// in memory.
+// books are all payments and the events that are yet to be delivered. Every change is in the journal before it is in
+// memory.
 type books struct {
 	now     func() time.Time
 	pageURL func(id string) string

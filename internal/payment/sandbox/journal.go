@@ -20,8 +20,8 @@ type record struct {
 // journal is a file to which records are appended, or nothing.
 type journal struct{ file *os.File }
 
-// openJournal opens or creates a journal and hands its records to replay. The part of a line that a killed process
-// left at the end is cut off: whoever waited for it was not answered.
+// openJournal opens or creates a journal and hands its records to replay. The part of a line that a killed process left
+// at the end is cut off: whoever waited for it was not answered.
 func openJournal(path string, replay func(record)) (*journal, error) {
 	if path == "" {
 		return &journal{}, nil

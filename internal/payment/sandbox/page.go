@@ -95,8 +95,8 @@ func (s *Sandbox) decide(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Pages returns the payment pages for a server that has checked that a request names it, and that serves them below a path
-// of its own. A decision that a page of another site has sent is refused.
+// Pages returns the payment pages for a server that has checked that a request names it, and that serves them below a
+// path of its own. A decision that a page of another site has sent is refused.
 func (s *Sandbox) Pages() http.Handler {
 	forgery := http.NewCrossOriginProtection()
 	mux := http.NewServeMux()

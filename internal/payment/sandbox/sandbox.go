@@ -27,8 +27,8 @@ type Config struct {
 	// Listener serves in place of one at Addr, and Dial reaches the receiver of events; nil means TCP.
 	Listener net.Listener
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error)
-	// PublicURL is how browsers reach it; "" means http:// and the address. Pages are served to requests whose
-	// Host is that of PublicURL or Addr, a loopback name or address, or the address that was connected to.
+	// PublicURL is how browsers reach it; "" means http:// and the address. Pages are served to requests whose Host is
+	// that of PublicURL or Addr, a loopback name or address, or the address that was connected to.
 	PublicURL string
 	// APIKey is what the calls are authorized with, Secrets are what the webhooks are signed with.
 	APIKey  string

@@ -117,8 +117,8 @@ func TestRefuseAndExpire(t *testing.T) {
 	})
 }
 
-// An event is delivered until it is accepted, after pauses that double, and then as often as it is to be repeated; always
-// under the same id.
+// An event is delivered until it is accepted, after pauses that double, and then as often as it is to be repeated;
+// always under the same id.
 func TestDeliversUntilAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := behaving(t, sandbox.Behaviour{Duplicate: 2})

@@ -7,8 +7,8 @@
 //	room:{voucher}:N   hash  user -> visit, for the users of one of [DefaultParts] parts
 //	room:{voucher}:at:N  hash  address -> its tickets in the draw, where the policy limits them
 //
-// The parts are so many that each stays small: Redis then keeps it in a compact form, and a visitor costs about as many bytes
-// as a ticket has letters. A visit is four values, separated by commas:
+// The parts are so many that each stays small: Redis then keeps it in a compact form, and a visitor costs about as many
+// bytes as a ticket has letters. A visit is four values, separated by commas:
 //
 //	number of the ticket, number up to which tickets of the user are over or -1, when the pass lapses in ms or 0, mark
 //
@@ -31,9 +31,9 @@
 //	e:S                      how many live passes lapse in second S
 //	c:S, g:S, w:S            in second S: visitors called, passes issued, and visitors who began to wait for a pass, and wait still
 //
-// Each script is a file with a header that lists KEYS, ARGV and the replies, and has one method. Each may be repeated, and
-// may stop at any of its commands: what is counted twice or not at all then is a pass that lapses, or a number that nobody
-// has, and never a pass too many.
+// Each script is a file with a header that lists KEYS, ARGV and the replies, and has one method. Each may be repeated,
+// and may stop at any of its commands: what is counted twice or not at all then is a pass that lapses, or a number that
+// nobody has, and never a pass too many.
 //
 //	restore.lua  [Ledger.Restore]  make the state from what the database has
 //	ticket.lua   [Ledger.Ticket]   give a user a number

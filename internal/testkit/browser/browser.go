@@ -1,7 +1,7 @@
 // Package browser opens pages in a real Chromium, for tests.
 //
-// A browser ends with its test. What a page asks of the network and what the browser complains of is noted, so that
-// a test can say that there is nothing.
+// A browser ends with its test. What a page asks of the network and what the browser complains of is noted, so that a
+// test can say that there is nothing.
 package browser
 
 import (
@@ -160,8 +160,8 @@ func Shoot(tab context.Context, dir, name string) error {
 //go:embed testdata/axe-core/axe.min.js
 var axe string
 
-// Inaccessible returns what axe-core finds on the page that is serious or critical: missing names, too little
-// contrast, a wrong use of ARIA and so on.
+// Inaccessible returns what axe-core finds on the page that is serious or critical: missing names, too little contrast,
+// a wrong use of ARIA and so on.
 func Inaccessible(tab context.Context) ([]string, error) {
 	return axeFinds(tab, `{ resultTypes: ['violations'] }`)
 }

@@ -80,8 +80,9 @@ func (w *world) row(n int) order.Order {
 	return order.Order{ID: gateOrders[n].id, Status: status, CreatedAt: time.UnixMilli(w.since[n])}
 }
 
-// persist writes the order of a bucket's first entry into the database, as the worker does: not one of an epoch that is over.
-// again says that its unit is to be given back, since the order was accepted a second time after it had been cancelled.
+// persist writes the order of a bucket's first entry into the database, as the worker does: not one of an epoch that is
+// over. again says that its unit is to be given back, since the order was accepted a second time after it had been
+// cancelled.
 func (g *gate) persist(w *world, bucket int) (n int, entry string, again bool) {
 	entries, err := g.client.XRangeN(g.t.Context(), g.buckets[bucket].Orders, "-", "+", 1).Result()
 	fail.NowIf(g.t, err)
@@ -166,7 +167,8 @@ func (g *gate) store() stored {
 	return all
 }
 
-// entryLength is how many strings of a stored stream one entry has: its id, and the four fields of an entry with one order.
+// entryLength is how many strings of a stored stream one entry has: its id, and the four fields of an entry with one
+// order.
 const entryLength = 9
 
 func (g *gate) restore(all stored) {
@@ -321,8 +323,8 @@ func parsed(e []string) ledger.Entry {
 	return ledger.ParseEntry(e[0], fields)[0]
 }
 
-// Three callers make their calls in every order, and a reply is lost, after which the caller makes the
-// call again. The stock adds up, no user has two orders, and no order that was accepted is lost.
+// Three callers make their calls in every order, and a reply is lost, after which the caller makes the call again. The
+// stock adds up, no user has two orders, and no order that was accepted is lost.
 func TestGateInEveryOrder(t *testing.T) {
 	t.Parallel()
 	server := simulate.NewRedis(t)

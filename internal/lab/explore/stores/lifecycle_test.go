@@ -147,8 +147,8 @@ func (l *lives) judge(*run) (wrong []string) {
 	return wrong
 }
 
-// What happens to an order at the same time comes in every order of its statements. The unit comes back once at most, money is
-// kept for an order that is paid and for no other one, and an order that was paid in time stays paid.
+// What happens to an order at the same time comes in every order of its statements. The unit comes back once at most,
+// money is kept for an order that is paid and for no other one, and an order that was paid in time stays paid.
 func TestLivesInEveryOrder(t *testing.T) {
 	t.Parallel()
 	l := &lives{t: t}

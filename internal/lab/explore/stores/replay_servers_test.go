@@ -14,8 +14,8 @@ import (
 	"seckill/internal/voucher"
 )
 
-// The model answers as real databases do: the shortest counterexamples and some other interleavings are replayed, statement
-// by statement. Each process must see the same results, wait where the model says, and leave the same rows.
+// The model answers as real databases do: the shortest counterexamples and some other interleavings are replayed,
+// statement by statement. Each process must see the same results, wait where the model says, and leave the same rows.
 //
 // SQLite has one writer, whom others wait for as they do for the voucher's row, but in no order. So only two orders are
 // replayed there.

@@ -8,8 +8,8 @@ import (
 	"seckill/internal/lab/i18n"
 )
 
-// CheckWitness fails if a witness is malformed: it has no summary, a span or mark begins
-// before the picture or names an actor without a lane, or two lanes have the same name.
+// CheckWitness fails if a witness is malformed: it has no summary, a span or mark begins before the picture or names an
+// actor without a lane, or two lanes have the same name.
 func CheckWitness(t *testing.T, w finding.Witness) {
 	t.Helper()
 	if w.Summary.IsZero() || len(w.Lanes) == 0 {

@@ -78,8 +78,8 @@ func exploreLock(ctx context.Context, in io.Reader, out io.Writer, renews bool, 
 	return json.NewEncoder(out).Encode(answer)
 }
 
-// inspected is a lock that cannot tell who holds it: every key whose name contains the lock's counts as its own, and the
-// owner is what the key holds.
+// inspected is a lock that cannot tell who holds it: every key whose name contains the lock's counts as its own, and
+// the owner is what the key holds.
 type inspected struct {
 	lock.Locker
 	client *redis.Client

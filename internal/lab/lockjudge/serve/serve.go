@@ -19,12 +19,13 @@ import (
 	"seckill/internal/lock"
 )
 
-// New makes the lock of one process. watchdog is the lease that it renews where an acquisition
-// names none; a lock without a watchdog ignores it.
+// New makes the lock of one process. watchdog is the lease that it renews where an acquisition names none; a lock
+// without a watchdog ignores it.
 type New func(client *redis.Client, watchdog time.Duration) (lock.Locker, error)
 
-// Main serves a lock on standard input and output, until the input ends, or explores it: see [ExploreArgument]. renews says whether
-// the lock has a watchdog, and leavesOut names the behaviours that it does not promise. It does not return.
+// Main serves a lock on standard input and output, until the input ends, or explores it: see [ExploreArgument]. renews
+// says whether the lock has a watchdog, and leavesOut names the behaviours that it does not promise. It does not
+// return.
 func Main(renews bool, open New, leavesOut ...string) {
 	answer := func(ctx context.Context, in io.Reader, out io.Writer, renews bool, open New) error {
 		return Serve(ctx, in, out, renews, open, leavesOut...)

@@ -1,5 +1,4 @@
-// Package mysqlstore builds the locktest subject of a mechanism that keeps its locks in
-// MySQL or MariaDB.
+// Package mysqlstore builds the locktest subject of a mechanism that keeps its locks in MySQL or MariaDB.
 package mysqlstore
 
 import (
@@ -24,9 +23,8 @@ type Mechanism struct {
 	Name string
 	// Migrations are the files under migrations/mysql that create its tables.
 	Migrations []string
-	// Open makes a locker on a pool. The prefix is for mechanisms whose names are
-	// outside the database. A locker that implements io.Closer is closed before its
-	// pool.
+	// Open makes a locker on a pool. The prefix is for mechanisms whose names are outside the database. A locker that
+	// implements io.Closer is closed before its pool.
 	Open func(db *sql.DB, prefix string) (lock.Locker, error)
 	// Store reads the database.
 	Store func(db *sql.DB, prefix string) locktest.Store
@@ -41,8 +39,7 @@ func Engines(t *testing.T, fn func(t *testing.T, engine func(testkit.TB) testkit
 	t.Run("mysql", func(t *testing.T) { t.Parallel(); fn(t, testkit.MySQL) })
 }
 
-// Factory makes subjects on the test binary's shared server of an engine, each in its own
-// database.
+// Factory makes subjects on the test binary's shared server of an engine, each in its own database.
 func (m Mechanism) Factory(engine func(testkit.TB) testkit.Database) locktest.Factory {
 	return func(tb testing.TB) locktest.Subject {
 		where := engine(tb)
@@ -66,9 +63,8 @@ func (m Mechanism) process(tb testing.TB, where testkit.Database, network *lockt
 	return locktest.Opened(tb, locker, err)
 }
 
-// Pool opens the pool of one process, through network if that is not nil. As in the
-// application, the driver puts parameters into the statements, so that each is one round
-// trip. tb closes the pool.
+// Pool opens the pool of one process, through network if that is not nil. As in the application, the driver puts
+// parameters into the statements, so that each is one round trip. tb closes the pool.
 func Pool(tb testing.TB, where testkit.Database, network *locktest.Network) *sql.DB {
 	tb.Helper()
 	config, err := mysql.ParseDSN(where.DSN)
@@ -104,8 +100,8 @@ func Migrate(tb testing.TB, db *sql.DB, names ...string) {
 	}
 }
 
-// ConnectionLock returns the promises of a lock that the server gives to a connection, and
-// takes back when the connection ends.
+// ConnectionLock returns the promises of a lock that the server gives to a connection, and takes back when the
+// connection ends.
 func ConnectionLock() locktest.Promises {
 	return locktest.NoTokens().
 		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters, locktest.LinearizableReentrant).
@@ -175,9 +171,8 @@ func Column(ctx context.Context, db *sql.DB, query string, args ...any) ([]strin
 	return values, rows.Err()
 }
 
-// Waits lists the statements that contain text and that wait in the server. It looks
-// several times, because the process list may still contain a statement that has just
-// been answered.
+// Waits lists the statements that contain text and that wait in the server. It looks several times, because the process
+// list may still contain a statement that has just been answered.
 func Waits(ctx context.Context, db *sql.DB, text string) ([]string, error) {
 	var waits []string
 	for range 10 {
@@ -193,8 +188,8 @@ func Waits(ctx context.Context, db *sql.DB, text string) ([]string, error) {
 }
 
 // KillHolder ends the connection that has a lock, if there is one, and returns when it no longer has the lock. holder
-// returns the number of the connection, 0 if there is none. A busy MySQL forgets a connection some milliseconds before it
-// frees what the connection had locked.
+// returns the number of the connection, 0 if there is none. A busy MySQL forgets a connection some milliseconds before
+// it frees what the connection had locked.
 func KillHolder(ctx context.Context, db *sql.DB, holder func(context.Context) (uint64, error)) error {
 	id, err := holder(ctx)
 	if err != nil || id == 0 {
@@ -226,10 +221,9 @@ func kill(ctx context.Context, db *sql.DB, id uint64) error {
 	}
 }
 
-// ConnectionLossIsSeenByTheServerFirst checks what happens when a holder's connection
-// breaks: the server gives the lock to the next caller at once, and the holder continues
-// until its next check. p and q are processes that check their connections when a holder
-// asks; holder returns the connection that has the key "seat".
+// ConnectionLossIsSeenByTheServerFirst checks what happens when a holder's connection breaks: the server gives the lock
+// to the next caller at once, and the holder continues until its next check. p and q are processes that check their
+// connections when a holder asks; holder returns the connection that has the key "seat".
 func ConnectionLossIsSeenByTheServerFirst(t *testing.T, db *sql.DB, p, q lock.Locker,
 	holder func(context.Context) (uint64, error),
 ) {
@@ -266,10 +260,9 @@ func ConnectionLossIsSeenByTheServerFirst(t *testing.T, db *sql.DB, p, q lock.Lo
 	}
 }
 
-// EndedContextKeepsLock checks what happens when a holder extends its lease under a context that
-// has ended, or that ends while the server answers: the outcome is unknown, and the lock stays
-// with its holder. p is a process on network that checks its connections less often than the
-// test lasts; q is another process.
+// EndedContextKeepsLock checks what happens when a holder extends its lease under a context that has ended, or that
+// ends while the server answers: the outcome is unknown, and the lock stays with its holder. p is a process on network
+// that checks its connections less often than the test lasts; q is another process.
 func EndedContextKeepsLock(t *testing.T, network *locktest.Network, p, q lock.Locker) {
 	t.Helper()
 	held, err := p.Acquire(t.Context(), "seat", lock.Options{TTL: time.Minute})

@@ -11,15 +11,15 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Pair is a primary and its replica in the place of one node. Clients of the pair reach
-// whichever server is the primary.
+// Pair is a primary and its replica in the place of one node. Clients of the pair reach whichever server is the
+// primary.
 type Pair struct {
 	primary, replica *testkit.RedisServer
 	address          atomic.Value
 }
 
-// NewPair starts both servers. As soon as the replica is in sync it cuts the replication,
-// so that the replica misses every later write.
+// NewPair starts both servers. As soon as the replica is in sync it cuts the replication, so that the replica misses
+// every later write.
 func NewPair(t *testing.T) *Pair {
 	t.Helper()
 	p := &Pair{primary: testkit.NewRedis(t), replica: testkit.NewRedis(t)}

@@ -23,8 +23,8 @@ func Start(t testing.TB, n int) []*testkit.RedisServer {
 	return servers
 }
 
-// Dial opens a client of one node for a process. Its commands end with their context. It
-// does not repeat dialling, so that a dead node is noticed at once.
+// Dial opens a client of one node for a process. Its commands end with their context. It does not repeat dialling, so
+// that a dead node is noticed at once.
 func Dial(tb testing.TB, addr string, network *locktest.Network) *redis.Client {
 	tb.Helper()
 	if network == nil {

@@ -85,8 +85,8 @@ func (v *clusterView) leftovers(ctx context.Context) ([]string, error) {
 	return slices.Compact(found), err
 }
 
-// clusterBehaviours lists the behaviours that a cluster could change: where keys are
-// stored, how commands are sent, and what a lost reply or connection does.
+// clusterBehaviours lists the behaviours that a cluster could change: where keys are stored, how commands are sent, and
+// what a lost reply or connection does.
 func clusterBehaviours() []locktest.Behaviour {
 	return []locktest.Behaviour{
 		locktest.ExcludesProcesses, locktest.KeepsKeysApart, locktest.NamesHolder, locktest.Reenters,

@@ -20,8 +20,8 @@ import (
 	"seckill/internal/simulate"
 )
 
-// view reads and changes the keys under one prefix. What it reads is the state of a quorum of the nodes; what it changes
-// is changed on all of them.
+// view reads and changes the keys under one prefix. What it reads is the state of a quorum of the nodes; what it
+// changes is changed on all of them.
 type view struct {
 	Mechanism
 	prefix  string

@@ -1,5 +1,5 @@
-// Command report prints the results of the conformance suite: a Markdown table of
-// behaviours and mechanisms, and the counts of each mechanism.
+// Command report prints the results of the conformance suite: a Markdown table of behaviours and mechanisms, and the
+// counts of each mechanism.
 //
 //	export LOCKTEST_REPORT=/tmp/report.jsonl
 //	export SECKILL_TEST_SERVERS=1 SECKILL_TEST_SOAK=1

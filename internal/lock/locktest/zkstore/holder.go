@@ -107,8 +107,8 @@ func waits(t *testing.T, l lock.Locker) <-chan lock.Lease {
 	return got
 }
 
-// FreesLockOfDeadProcess checks that the lock of a process becomes free when it is killed, and
-// when it closes its client, and that nothing is left.
+// FreesLockOfDeadProcess checks that the lock of a process becomes free when it is killed, and when it closes its
+// client, and that nothing is left.
 func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
@@ -136,9 +136,8 @@ func FreesLockOfDeadProcess(t *testing.T, m Mechanism) {
 	}
 }
 
-// TellsPausedProcess pauses a holder's process for longer than its session. It checks that
-// the next owner gets the lock with a greater token, and that the paused process is told
-// when it wakes, also by its release.
+// TellsPausedProcess pauses a holder's process for longer than its session. It checks that the next owner gets the lock
+// with a greater token, and that the paused process is told when it wakes, also by its release.
 func TellsPausedProcess(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
@@ -161,8 +160,8 @@ func TellsPausedProcess(t *testing.T, m Mechanism) {
 	}
 }
 
-// LeavesNothingAfterLostReply closes the connection instead of delivering a reply, for each
-// reply of an acquisition in turn. The result must be a lock, or an error and no node.
+// LeavesNothingAfterLostReply closes the connection instead of delivering a reply, for each reply of an acquisition in
+// turn. The result must be a lock, or an error and no node.
 func LeavesNothingAfterLostReply(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()
@@ -207,8 +206,8 @@ type Herd struct {
 	left  int // that have not had the lock
 }
 
-// NewHerd starts n waiting processes. Their sessions outlast the test: what they send after the release they send because
-// of it.
+// NewHerd starts n waiting processes. Their sessions outlast the test: what they send after the release they send
+// because of it.
 func NewHerd(t *testing.T, m Mechanism, n int) *Herd {
 	t.Helper()
 	loc := newLocation(t, m)
@@ -268,8 +267,8 @@ func (h *Herd) AwaitAwake(t *testing.T) {
 	}
 }
 
-// Drain has every process get the lock, in turn, and returns how many requests each made because of releases until it had
-// the lock.
+// Drain has every process get the lock, in turn, and returns how many requests each made because of releases until it
+// had the lock.
 func (h *Herd) Drain(t *testing.T) (requests []int) {
 	t.Helper()
 	for h.left > 0 {
@@ -284,8 +283,8 @@ func (h *Herd) Drain(t *testing.T) (requests []int) {
 	return requests
 }
 
-// CountsLeaseFromGrant checks that the fixed lease of a holder that had to wait counts from
-// the grant, for the holder itself and for Inspect.
+// CountsLeaseFromGrant checks that the fixed lease of a holder that had to wait counts from the grant, for the holder
+// itself and for Inspect.
 func CountsLeaseFromGrant(t *testing.T, m Mechanism) {
 	t.Helper()
 	t.Parallel()

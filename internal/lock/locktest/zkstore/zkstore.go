@@ -1,5 +1,4 @@
-// Package zkstore builds the locktest subject of a mechanism that keeps its locks in
-// ZooKeeper.
+// Package zkstore builds the locktest subject of a mechanism that keeps its locks in ZooKeeper.
 package zkstore
 
 import (
@@ -16,9 +15,8 @@ import (
 	"seckill/internal/testkit"
 )
 
-// Session is the session timeout in tests that wait for its end. It corresponds to the
-// watchdog's lease of other mechanisms. The server checks for expired sessions every
-// 100 ms.
+// Session is the session timeout in tests that wait for its end. It corresponds to the watchdog's lease of other
+// mechanisms. The server checks for expired sessions every 100 ms.
 const Session = 1500 * time.Millisecond
 
 // LongSession is for tests that do not wait for its end. A process that was cut off may need as long to be back.
@@ -83,8 +81,7 @@ func subject(tb testing.TB, m Mechanism, server *testkit.ZooKeeperServer, sessio
 	}
 }
 
-// SessionLock returns the promises of a lock whose nodes are deleted with the holder's
-// session.
+// SessionLock returns the promises of a lock whose nodes are deleted with the holder's session.
 func SessionLock() locktest.Promises {
 	return locktest.AllHold().
 		Except(locktest.Breaks("an owner waits for itself"), locktest.Reenters, locktest.LinearizableReentrant).

@@ -76,8 +76,8 @@ func TestEndedContextKeepsLock(t *testing.T) {
 	})
 }
 
-// A holder of one row does not block other keys, whatever the isolation level of the
-// pool: it locks no gap. It leaves no transaction open.
+// A holder of one row does not block other keys, whatever the isolation level of the pool: it locks no gap. It leaves
+// no transaction open.
 func TestConnectionsGoBackClean(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
@@ -95,8 +95,8 @@ func TestConnectionsGoBackClean(t *testing.T) {
 	})
 }
 
-// A row that another connection is creating or deleting is locked but has no holder. A
-// try neither mistakes this for a holder nor gives up, however long its INSERT waits.
+// A row that another connection is creating or deleting is locked but has no holder. A try neither mistakes this for a
+// holder nor gives up, however long its INSERT waits.
 func TestRowInTheMakingIsNotHeld(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)
@@ -134,8 +134,8 @@ func insertsThatWait(ctx context.Context, db *sql.DB) ([]string, error) {
 		" WHERE db = DATABASE() AND id <> CONNECTION_ID() AND info LIKE 'INSERT IGNORE%'")
 }
 
-// A row that stays locked without a holder for as long as a try lasts, or until the caller's limit, is taken. The server is
-// not unavailable.
+// A row that stays locked without a holder for as long as a try lasts, or until the caller's limit, is taken. The
+// server is not unavailable.
 func TestRowThatStaysLockedIsTaken(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)

@@ -14,11 +14,11 @@ import (
 const (
 	// maxOwner is the size of the table's column, in bytes.
 	maxOwner = 256
-	// attempts bounds how often one try starts again because the row was deleted or
-	// the server rolled back the statement.
+	// attempts bounds how often one try starts again because the row was deleted or the server rolled back the
+	// statement.
 	attempts = 10
-	// insertTimeout is how long a try lets its INSERT wait. It waits only if a holder
-	// locked the row at that very moment.
+	// insertTimeout is how long a try lets its INSERT wait. It waits only if a holder locked the row at that very
+	// moment.
 	insertTimeout = 200 * time.Millisecond
 )
 
@@ -40,9 +40,8 @@ var (
 	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on the caller's pool, whose database must have the table
-// lock_for_update. It returns [lock.ErrInvalid] if the pool is nil. Close ends its
-// background work.
+// New returns a Locker on the caller's pool, whose database must have the table lock_for_update. It returns
+// [lock.ErrInvalid] if the pool is nil. Close ends its background work.
 func New(db *sql.DB, config Config) (*Locker, error) {
 	locks, err := mysqlio.NewConnectionLocks(db, config.Config)
 	if err != nil {
@@ -54,8 +53,8 @@ func New(db *sql.DB, config Config) (*Locker, error) {
 // Close tells every holder that its lock is lost and closes its connection.
 func (l *Locker) Close() error { return l.locks.Close() }
 
-// Acquire implements [lock.Locker]. This process keeps the fixed lease (opts.TTL), not the
-// server. Without one the lock ends only with its connection.
+// Acquire implements [lock.Locker]. This process keeps the fixed lease (opts.TTL), not the server. Without one the lock
+// ends only with its connection.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -68,8 +67,7 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	return l.locks.Acquire(ctx, key, owner, opts, a)
 }
 
-// Inspect implements [lock.Inspector]. It reads the name that the holder has written but
-// not committed.
+// Inspect implements [lock.Inspector]. It reads the name that the holder has written but not committed.
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return l.locks.Inspect(ctx, key, &attempt{name: []byte(key)})
 }
@@ -88,8 +86,8 @@ type attempt struct {
 
 var _ mysqlio.Attempt = (*attempt)(nil)
 
-// Try locks the row if nobody holds it. A row that is locked but names no holder is locked
-// for a moment by an INSERT or a DELETE. Try does not mistake these for a holder.
+// Try locks the row if nobody holds it. A row that is locked but names no holder is locked for a moment by an INSERT or
+// a DELETE. Try does not mistake these for a holder.
 func (a *attempt) Try(ctx context.Context, s *mysqlio.Session) error {
 	err := a.take(ctx, s, insertTimeout, " NOWAIT")
 	if !errors.Is(err, mysqlio.ErrTaken) {
@@ -106,8 +104,8 @@ func (a *attempt) Wait(ctx context.Context, s *mysqlio.Session) error {
 	return a.take(ctx, s, 0, "")
 }
 
-// take makes sure that the row exists, and locks it. The previous holder may have deleted
-// the row before the lock is granted; take then starts again.
+// take makes sure that the row exists, and locks it. The previous holder may have deleted the row before the lock is
+// granted; take then starts again.
 func (a *attempt) take(ctx context.Context, s *mysqlio.Session, insertLimit time.Duration, wait string) error {
 	for range attempts {
 		err := a.makeRow(ctx, s, insertLimit)
@@ -136,10 +134,9 @@ func (a *attempt) take(ctx context.Context, s *mysqlio.Session, insertLimit time
 	return mysqlio.ErrTaken
 }
 
-// makeRow commits the row unless it exists. It reads first, because an INSERT would wait
-// for the holder of an existing row. An INSERT that waits until the limit (0: none) or ctx ends is cut
-// short, because somebody has locked the row. The session cannot be used any more then, and
-// ConnectionLocks tries again on another one.
+// makeRow commits the row unless it exists. It reads first, because an INSERT would wait for the holder of an existing
+// row. An INSERT that waits until the limit (0: none) or ctx ends is cut short, because somebody has locked the row.
+// The session cannot be used any more then, and ConnectionLocks tries again on another one.
 func (a *attempt) makeRow(ctx context.Context, s *mysqlio.Session, limit time.Duration) error {
 	var one int
 	err := s.Scan(ctx, []any{&one}, "SELECT 1 FROM lock_for_update WHERE name = ?", a.name)
@@ -158,8 +155,8 @@ func (a *attempt) makeRow(ctx context.Context, s *mysqlio.Session, limit time.Du
 	return err
 }
 
-// lockRow begins the transaction that holds the lock, and writes the holder's name for
-// others to read. READ COMMITTED keeps a missing row from locking the gap around it.
+// lockRow begins the transaction that holds the lock, and writes the holder's name for others to read. READ COMMITTED
+// keeps a missing row from locking the gap around it.
 func (a *attempt) lockRow(ctx context.Context, s *mysqlio.Session, wait string) error {
 	for _, statement := range []string{"SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION"} {
 		if err := s.Exec(ctx, statement); err != nil {
@@ -186,8 +183,7 @@ func (a *attempt) Check(ctx context.Context, s *mysqlio.Session) error {
 	return err
 }
 
-// Free ends the transaction, which gives the lock to the first waiter. Then it deletes the
-// row if nobody has locked it.
+// Free ends the transaction, which gives the lock to the first waiter. Then it deletes the row if nobody has locked it.
 func (a *attempt) Free(ctx context.Context, s *mysqlio.Session) error {
 	if err := s.Exec(ctx, "ROLLBACK"); err != nil {
 		return err
@@ -210,12 +206,11 @@ func (a *attempt) Holder(ctx context.Context, s *mysqlio.Session) (mysqlio.Holde
 	return mysqlio.Holder{Owner: lock.Owner(owner), Connection: connection.V}, nil
 }
 
-// Clear deletes the row if nobody has locked it. One statement does both, so that it never
-// blocks another caller. If there is a holder, its Free deletes the row.
+// Clear deletes the row if nobody has locked it. One statement does both, so that it never blocks another caller. If
+// there is a holder, its Free deletes the row.
 func (a *attempt) Clear(ctx context.Context, s *mysqlio.Session) {
-	// The order of the join makes the statement skip locked rows: it first selects the
-	// row if it is not locked, and only then deletes that row. LIMIT keeps the optimiser
-	// from merging the two.
+	// The order of the join makes the statement skip locked rows: it first selects the row if it is not locked, and
+	// only then deletes that row. LIMIT keeps the optimiser from merging the two.
 	_ = s.Exec(ctx, "DELETE r FROM (SELECT name FROM lock_for_update WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) AS free"+
 		" STRAIGHT_JOIN lock_for_update AS r ON r.name = free.name", a.name) // the session notices a broken connection
 }

@@ -56,8 +56,8 @@ func TestEndedContextKeepsLock(t *testing.T) {
 	})
 }
 
-// A wait with a fraction of a second lasts until its limit on both servers, although MySQL rounds fractions. That it does
-// not last longer is tested in soak.
+// A wait with a fraction of a second lasts until its limit on both servers, although MySQL rounds fractions. That it
+// does not last longer is tested in soak.
 func TestWaitsForFractionsOfASecond(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		waitsForFractionsOfASecond(t, engine, time.Hour)

@@ -9,25 +9,22 @@
 //	SELECT RELEASE_LOCK(name)                     1: released
 //	KILL <number>                                 ends a wait or a broken connection
 //
-// A waiter is in the server's queue, and a release wakes it at once. MySQL waits for whole
-// seconds (it rounds fractions, so 0.3 does not wait at all); MariaDB accepts fractions.
-// Here the server waits in slices of five seconds. A wait that ends earlier, by its limit
-// or its context, is ended by KILL from another connection, repeated until the server no
-// longer knows the connection. Closing the connection is not enough: its server thread
-// may keep waiting and get the lock. If the pool has no free connection for KILL, the
-// thread ends with its slice. The DSN's readTimeout must be longer than a slice.
+// A waiter is in the server's queue, and a release wakes it at once. MySQL waits for whole seconds (it rounds
+// fractions, so 0.3 does not wait at all); MariaDB accepts fractions. Here the server waits in slices of five seconds.
+// A wait that ends earlier, by its limit or its context, is ended by KILL from another connection, repeated until the
+// server no longer knows the connection. Closing the connection is not enough: its server thread may keep waiting and
+// get the lock. If the pool has no free connection for KILL, the thread ends with its slice. The DSN's readTimeout must
+// be longer than a slice.
 //
-// The names of locks belong to the server, not to a database. The server ignores their
-// case and allows 64 characters: see [Name].
+// The names of locks belong to the server, not to a database. The server ignores their case and allows 64 characters:
+// see [Name].
 //
 // # States
 //
-// A lock is free or held by a connection. The server knows no leases. A fixed lease
-// (opts.TTL) is kept by the holder's process: when it has passed, the process tells the
-// holder and releases the lock. The lock of a process that dies is free as soon as its
-// connections close; for that reason Abandon closes the connection. If a machine dies
-// without closing its connections, the server notices only by TCP keepalive or
-// wait_timeout, which may take hours.
+// A lock is free or held by a connection. The server knows no leases. A fixed lease (opts.TTL) is kept by the holder's
+// process: when it has passed, the process tells the holder and releases the lock. The lock of a process that dies is
+// free as soon as its connections close; for that reason Abandon closes the connection. If a machine dies without
+// closing its connections, the server notices only by TCP keepalive or wait_timeout, which may take hours.
 //
 // # What is not guaranteed
 //
@@ -51,9 +48,8 @@
 // # How to see it break
 //
 // Sell a voucher under {"lock":"mysql-get-lock","scope":"voucher","stock":"unguarded",
-// "lock_wait_ms":8000,"faults":[{"point":"critical-section","pause_ms":500}]}. Meanwhile
-// end the holder's connection with KILL several times; SELECT
-// IS_USED_LOCK('lock:seckill:stock:<voucher>') returns its number. The next buyer gets the
-// lock while the first one works, and both write the stock that they read.
-// TestConnectionLossIsSeenByTheServerFirst in this package does this.
+// "lock_wait_ms":8000,"faults":[{"point":"critical-section","pause_ms":500}]}. Meanwhile end the holder's connection
+// with KILL several times; SELECT IS_USED_LOCK('lock:seckill:stock:<voucher>') returns its number. The next buyer gets
+// the lock while the first one works, and both write the stock that they read. TestConnectionLossIsSeenByTheServerFirst
+// in this package does this.
 package getlock

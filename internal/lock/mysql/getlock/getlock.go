@@ -19,14 +19,14 @@ const maxName = 64
 // plain lists the characters of names that are used unchanged.
 const plain = "abcdefghijklmnopqrstuvwxyz0123456789:-_./"
 
-// slice is how long one GET_LOCK waits on the server, in seconds: whole seconds, because
-// MySQL has no others. It is repeated until the wait has ended.
+// slice is how long one GET_LOCK waits on the server, in seconds: whole seconds, because MySQL has no others. It is
+// repeated until the wait has ended.
 const slice = 5
 
 // Config configures a [Locker]. Zero fields take their defaults.
 type Config struct {
-	// Prefix comes before every key. The names of GET_LOCK belong to the server, not to
-	// a database, so the prefix distinguishes installations.
+	// Prefix comes before every key. The names of GET_LOCK belong to the server, not to a database, so the prefix
+	// distinguishes installations.
 	Prefix string
 	mysqlio.Config
 }
@@ -44,8 +44,8 @@ var (
 	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on the caller's pool. It returns [lock.ErrInvalid] if the pool is
-// nil. Close ends its background work.
+// New returns a Locker on the caller's pool. It returns [lock.ErrInvalid] if the pool is nil. Close ends its background
+// work.
 func New(db *sql.DB, config Config) (*Locker, error) {
 	locks, err := mysqlio.NewConnectionLocks(db, config.Config)
 	if err != nil {
@@ -57,8 +57,8 @@ func New(db *sql.DB, config Config) (*Locker, error) {
 // Close tells every holder that its lock is lost and closes its connection.
 func (l *Locker) Close() error { return l.locks.Close() }
 
-// Acquire implements [lock.Locker]. This process keeps the fixed lease (opts.TTL), not the
-// server. Without one the lock ends only with its connection.
+// Acquire implements [lock.Locker]. This process keeps the fixed lease (opts.TTL), not the server. Without one the lock
+// ends only with its connection.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -66,8 +66,8 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 	return l.locks.Acquire(ctx, key, l.owners.From(ctx), opts, attempt(Name(l.prefix, key)))
 }
 
-// Inspect implements [lock.Inspector]. The server knows only the number of a connection,
-// so a holder in another process is called "connection <number>".
+// Inspect implements [lock.Inspector]. The server knows only the number of a connection, so a holder in another process
+// is called "connection <number>".
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return l.locks.Inspect(ctx, key, attempt(Name(l.prefix, key)))
 }
@@ -77,9 +77,8 @@ func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	return l.locks.ForceRelease(ctx, attempt(Name(l.prefix, key)))
 }
 
-// Name returns the server's name for a key: "lock:", prefix and key if that is short enough
-// and lower-case ASCII, otherwise a digest of it. The servers ignore the case of names and
-// refuse names longer than 64 characters.
+// Name returns the server's name for a key: "lock:", prefix and key if that is short enough and lower-case ASCII,
+// otherwise a digest of it. The servers ignore the case of names and refuse names longer than 64 characters.
 func Name(prefix, key string) string {
 	name := "lock:" + prefix + key
 	if len(name) <= maxName && strings.TrimLeft(name, plain) == "" {
@@ -114,8 +113,7 @@ func (a attempt) get(ctx context.Context, s *mysqlio.Session, seconds int) error
 	return nil
 }
 
-// Check asks whether this connection still has the lock. The answer also proves that the
-// connection is alive.
+// Check asks whether this connection still has the lock. The answer also proves that the connection is alive.
 func (a attempt) Check(ctx context.Context, s *mysqlio.Session) error {
 	var mine sql.NullBool
 	if err := s.Scan(ctx, []any{&mine}, "SELECT IS_USED_LOCK(?) = CONNECTION_ID()", string(a)); err != nil {

@@ -38,9 +38,8 @@ func newLocks(t *testing.T, db *sql.DB) *mysqlio.ConnectionLocks {
 	return locks
 }
 
-// A statement whose context ended before it was sent leaves the connection usable. The
-// next statement must not succeed on it, because it could win a lock on a session that
-// has been given up. The try is repeated on another session.
+// A statement whose context ended before it was sent leaves the connection usable. The next statement must not succeed
+// on it, because it could win a lock on a session that has been given up. The try is repeated on another session.
 func TestNothingIsWonAfterStatementWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := pool(t)
@@ -84,8 +83,7 @@ func TestPoolWithoutAutocommitIsRefused(t *testing.T) {
 	})
 }
 
-// A grant after the end of the wait does not count: the driver may have closed the
-// connection when the answer came.
+// A grant after the end of the wait does not count: the driver may have closed the connection when the answer came.
 func TestGrantAfterTheLimitIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, db := pool(t)

@@ -19,12 +19,12 @@ const (
 	lockNoWait      = 3572
 )
 
-// ErrNoAutocommit is a [lock.ErrInvalid]: the pool's connections commit no statement by itself. A row that was written for a
-// lock would be gone with its connection, while its holder believes to have the lock.
+// ErrNoAutocommit is a [lock.ErrInvalid]: the pool's connections commit no statement by itself. A row that was written
+// for a lock would be gone with its connection, while its holder believes to have the lock.
 var ErrNoAutocommit = fmt.Errorf("%w: the connections of the pool have autocommit = 0, so that no statement is committed: add autocommit=1 to the DSN", lock.ErrInvalid)
 
-// Error translates the error of a statement: to the error of ctx if ctx has ended,
-// otherwise to [lock.ErrUnavailable]. nil stays nil.
+// Error translates the error of a statement: to the error of ctx if ctx has ended, otherwise to [lock.ErrUnavailable].
+// nil stays nil.
 func Error(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -40,16 +40,16 @@ func Error(ctx context.Context, err error) error {
 // IsDuplicate reports whether the row existed already in a unique key.
 func IsDuplicate(err error) bool { return number(err) == duplicateEntry }
 
-// IsConflict reports whether the server rolled back the statement because of a deadlock
-// or a lock wait timeout. The statement may be repeated.
+// IsConflict reports whether the server rolled back the statement because of a deadlock or a lock wait timeout. The
+// statement may be repeated.
 func IsConflict(err error) bool { return number(err) == deadlock || number(err) == lockWaitTimeout }
 
-// IsLocked reports whether a row is locked. For NOWAIT, MySQL has an error of its own,
-// while MariaDB returns a lock wait timeout.
+// IsLocked reports whether a row is locked. For NOWAIT, MySQL has an error of its own, while MariaDB returns a lock
+// wait timeout.
 func IsLocked(err error) bool { return number(err) == lockNoWait || number(err) == lockWaitTimeout }
 
-// Answered reports whether the error came from the server: then the statement was not
-// carried out and the connection is intact.
+// Answered reports whether the error came from the server: then the statement was not carried out and the connection is
+// intact.
 func Answered(err error) bool { return number(err) != 0 }
 
 func number(err error) uint16 {

@@ -21,8 +21,7 @@ type lease struct {
 	done       chan struct{} // closed when the watcher has ended
 	extensions chan extension
 
-	// watcherReleases is set by a release that could not wait for the watcher. The
-	// watcher then releases the key.
+	// watcherReleases is set by a release that could not wait for the watcher. The watcher then releases the key.
 	watcherReleases atomic.Bool
 
 	mu        sync.Mutex
@@ -44,8 +43,8 @@ type extended struct {
 	err   error
 }
 
-// hold makes a lease of a session that has the key. The server does not know leases: a
-// fixed lease is measured here only, so it may start now.
+// hold makes a lease of a session that has the key. The server does not know leases: a fixed lease is measured here
+// only, so it may start now.
 func (cl *ConnectionLocks) hold(ctx context.Context, s *Session, key string, owner lock.Owner, ttl time.Duration,
 	attempt Attempt) (*lease, error) {
 	l := &lease{
@@ -77,8 +76,8 @@ func (l *lease) markOver() {
 	l.locks.holders.Delete(l.session.id)
 }
 
-// Abandon implements [lock.Abandoner]. Like a process that dies, it closes the connection. It
-// makes sure that the server has noticed.
+// Abandon implements [lock.Abandoner]. Like a process that dies, it closes the connection. It makes sure that the
+// server has noticed.
 func (l *lease) Abandon() {
 	l.Held.Abandon()
 	<-l.done
@@ -174,8 +173,7 @@ func (l *lease) expire() bool {
 	return true
 }
 
-// check returns nil if the connection still has the key. If not, it tells the holder and
-// returns the reason.
+// check returns nil if the connection still has the key. If not, it tells the holder and returns the reason.
 func (l *lease) check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,15 +197,14 @@ func (l *lease) checkAndExtend(ttl time.Duration) extended {
 	return extended{until: l.until}
 }
 
-// closeDelay is how long the server may take to forget a connection that it has closed.
-// After that the connection counts as one that does not answer.
+// closeDelay is how long the server may take to forget a connection that it has closed. After that the connection
+// counts as one that does not answer.
 const closeDelay = 100 * time.Millisecond
 
 var errNoAnswer = errors.New("the holder's connection does not answer")
 
-// tellHolder tells the holder why its connection no longer has the key, as far as this is
-// known. It must run before the session ends, because another owner may get the key then.
-// The caller has locked l.mu.
+// tellHolder tells the holder why its connection no longer has the key, as far as this is known. It must run before the
+// session ends, because another owner may get the key then. The caller has locked l.mu.
 func (l *lease) tellHolder(ctx context.Context) {
 	began := time.Now()
 	cause := l.lossReason(ctx)
@@ -218,8 +215,8 @@ func (l *lease) tellHolder(ctx context.Context) {
 	l.Lose(cause)
 }
 
-// endLost ends a session that no longer has the key and returns the reason. The holder
-// has been told or is releasing. The caller has locked l.mu.
+// endLost ends a session that no longer has the key and returns the reason. The holder has been told or is releasing.
+// The caller has locked l.mu.
 func (l *lease) endLost() error {
 	l.markOver()
 	ctx, cancel := l.locks.cleanupContext()
@@ -245,8 +242,8 @@ func (l *lease) lossReason(ctx context.Context) error {
 	return fmt.Errorf("%w: %q", lock.ErrLost, l.Key())
 }
 
-// extend has the watcher extend the lease. If ctx ends first, the check goes on without the
-// caller: a statement that is cut short costs the connection, and so the lock.
+// extend has the watcher extend the lease. If ctx ends first, the check goes on without the caller: a statement that is
+// cut short costs the connection, and so the lock.
 func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error) {
 	if ctx.Err() != nil {
 		return time.Time{}, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
@@ -269,8 +266,7 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 	}
 }
 
-// release frees the key after the watcher has ended. If ctx ends earlier, the watcher
-// frees it.
+// release frees the key after the watcher has ended. If ctx ends earlier, the watcher frees it.
 func (l *lease) release(ctx context.Context) error {
 	select {
 	case <-l.done:
@@ -286,8 +282,7 @@ func (l *lease) release(ctx context.Context) error {
 	}
 }
 
-// free frees the key once. If the connection broke meanwhile, it makes sure that the
-// server has noticed.
+// free frees the key once. If the connection broke meanwhile, it makes sure that the server has noticed.
 func (l *lease) free(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -314,8 +309,8 @@ func (l *lease) free(ctx context.Context) error {
 	return l.finishRelease(ctx, l.session.terminate(ctx))
 }
 
-// finishRelease ends a release during which the connection broke. If the server no longer
-// knows the connection, the key is free: by the release or by the end of the connection.
+// finishRelease ends a release during which the connection broke. If the server no longer knows the connection, the key
+// is free: by the release or by the end of the connection.
 func (l *lease) finishRelease(ctx context.Context, err error) error {
 	l.uncertain = err != nil
 	switch {

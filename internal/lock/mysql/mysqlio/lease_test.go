@@ -35,7 +35,8 @@ func (w *watched) Free(ctx context.Context, s *mysqlio.Session) error {
 	return w.attempt.Free(ctx, s)
 }
 
-// inBubble holds a key for up to ttl (0: without a limit), the connection of which is checked every second for up to 500 ms.
+// inBubble holds a key for up to ttl (0: without a limit), the connection of which is checked every second for up to
+// 500 ms.
 func inBubble(t *testing.T, ttl time.Duration, check func(ctx context.Context) error, fn func(t *testing.T, w *watched, held lock.Lease)) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := pool(t)
@@ -46,8 +47,8 @@ func inBubble(t *testing.T, ttl time.Duration, check func(ctx context.Context) e
 	})
 }
 
-// When a holder's session ends, another owner can get the key. The holder must have been
-// told before, with the reason as far as it is known.
+// When a holder's session ends, another owner can get the key. The holder must have been told before, with the reason
+// as far as it is known.
 func TestHolderIsToldBeforeItsSessionEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -98,8 +99,8 @@ func TestReleaseDuringCheckIsFinished(t *testing.T) {
 	})
 }
 
-// An extension does not keep a caller whose context has ended waiting, however long the check
-// takes. The lock stays with its holder.
+// An extension does not keep a caller whose context has ended waiting, however long the check takes. The lock stays
+// with its holder.
 func TestExtendDuringCheckEndsWithItsContext(t *testing.T) {
 	check := func(context.Context) error { simulate.Sleep(10 * time.Second); return nil }
 	inBubble(t, time.Minute, check, func(t *testing.T, _ *watched, held lock.Lease) {

@@ -12,8 +12,7 @@ type queue struct {
 	keys map[string][]chan struct{} // the first is admitted, the others wait until their channel is closed
 }
 
-// enter returns when the caller is first, or with the error of ctx. leave admits the next
-// waiter.
+// enter returns when the caller is first, or with the error of ctx. leave admits the next waiter.
 func (q *queue) enter(ctx context.Context, key string) (leave func(), err error) {
 	turn := make(chan struct{})
 	q.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A waiter that gives up, wherever it is in the queue, neither delays the waiters behind
-// it nor admits one that is not first.
+// A waiter that gives up, wherever it is in the queue, neither delays the waiters behind it nor admits one that is not
+// first.
 func TestQueueServesInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q queue

@@ -11,10 +11,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// Session is a connection with the number by which the server knows it. It runs one
-// statement at a time, and none after a statement without an answer. A statement that its
-// context kept from being sent leaves the connection usable, but a lock that is won
-// on it later would belong to a session that has been given up.
+// Session is a connection with the number by which the server knows it. It runs one statement at a time, and none after
+// a statement without an answer. A statement that its context kept from being sent leaves the connection usable, but a
+// lock that is won on it later would belong to a session that has been given up.
 type Session struct {
 	db     *sql.DB
 	conn   *sql.Conn
@@ -65,8 +64,8 @@ func (s *Session) Exec(ctx context.Context, query string, args ...any) error {
 	return s.noteError(err)
 }
 
-// Scan runs a query of one row. It returns [sql.ErrNoRows] if there is none, and
-// [driver.ErrBadConn] after a statement without an answer.
+// Scan runs a query of one row. It returns [sql.ErrNoRows] if there is none, and [driver.ErrBadConn] after a statement
+// without an answer.
 func (s *Session) Scan(ctx context.Context, dest []any, query string, args ...any) error {
 	if s.broken {
 		return driver.ErrBadConn
@@ -113,8 +112,8 @@ func (s *Session) discard() {
 	_ = s.conn.Close()
 }
 
-// terminate closes the connection and makes sure that the server has closed it too. An
-// error means that this is not known.
+// terminate closes the connection and makes sure that the server has closed it too. An error means that this is not
+// known.
 func (s *Session) terminate(ctx context.Context) error {
 	s.discard()
 	return s.kill(ctx)
@@ -138,8 +137,8 @@ func (s *Session) kill(ctx context.Context) error {
 	return killThread(ctx, conn, s.id)
 }
 
-// killThread ends a connection by its number and returns nil when it is gone. KILL only
-// requests the end, so it is repeated until the server no longer knows the number.
+// killThread ends a connection by its number and returns nil when it is gone. KILL only requests the end, so it is
+// repeated until the server no longer knows the number.
 func killThread(ctx context.Context, conn *sql.Conn, id uint64) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL %d", id))

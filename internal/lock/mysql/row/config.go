@@ -13,14 +13,13 @@ type Config struct {
 	Expiry bool
 	// Poll configures how waiters poll.
 	Poll lock.Polling
-	// WatchdogTimeout is the lease of an acquisition without a TTL. It is renewed
-	// until the release. Default 30 s. This field and those below need Expiry.
+	// WatchdogTimeout is the lease of an acquisition without a TTL. It is renewed until the release. Default 30 s. This
+	// field and those below need Expiry.
 	WatchdogTimeout time.Duration
-	// RenewEvery is how often such a lease is renewed. Default a third of
-	// WatchdogTimeout.
+	// RenewEvery is how often such a lease is renewed. Default a third of WatchdogTimeout.
 	RenewEvery time.Duration
-	// RetryEvery is how long one attempt to renew may take, and how long after its
-	// start a failed one is repeated. Default a fifth of RenewEvery, at most 1 s.
+	// RetryEvery is how long one attempt to renew may take, and how long after its start a failed one is repeated.
+	// Default a fifth of RenewEvery, at most 1 s.
 	RetryEvery time.Duration
 }
 
@@ -38,8 +37,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must
-// outlast its renewal interval, and a failed renewal must leave time for a retry.
+// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must outlast its renewal interval,
+// and a failed renewal must leave time for a retry.
 func (c Config) Validate() error {
 	switch {
 	case c.WatchdogTimeout < lock.MinTTL || c.WatchdogTimeout > lock.MaxTTL:

@@ -19,8 +19,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// poolOf opens a pool with the defaults of a DSN: it prepares statements. foundRows
-// selects how affected rows are counted.
+// poolOf opens a pool with the defaults of a DSN: it prepares statements. foundRows selects how affected rows are
+// counted.
 func poolOf(t *testing.T, where testkit.Database, foundRows bool) *sql.DB {
 	t.Helper()
 	config, err := mysql.ParseDSN(where.DSN)
@@ -41,8 +41,7 @@ func start(t *testing.T, db *sql.DB, config row.Config) *row.Locker {
 	return l
 }
 
-// Of many callers that find an expired row exactly one takes it over, however the
-// connection counts affected rows.
+// Of many callers that find an expired row exactly one takes it over, however the connection counts affected rows.
 func TestOneTakesOverWhatExpired(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where := engine(t)
@@ -104,8 +103,8 @@ func TestRenewsInOneStatement(t *testing.T) {
 	})
 }
 
-// An extension that shortens a lease may have been carried out although its reply was lost.
-// The holder then assumes no more than the shorter lease.
+// An extension that shortens a lease may have been carried out although its reply was lost. The holder then assumes no
+// more than the shorter lease.
 func TestShorteningWithoutReply(t *testing.T) {
 	const short = 300 * time.Millisecond
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {

@@ -15,8 +15,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// late is a waiting acquisition whose first INSERT got no answer. Another holder has the
-// row by now, and the server may still carry out the INSERT.
+// late is a waiting acquisition whose first INSERT got no answer. Another holder has the row by now, and the server may
+// still carry out the INSERT.
 type late struct {
 	*testing.T
 	db     *sql.DB
@@ -83,8 +83,7 @@ func (a *late) holder() (holder string) {
 	return holder
 }
 
-// A row from an earlier try is not a grant: its lease began earlier than the current try
-// assumes.
+// A row from an earlier try is not a grant: its lease began earlier than the current try assumes.
 func TestLateInsertIsNoGrant(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		a := lateInsert(t, engine(t))
@@ -108,8 +107,8 @@ func TestLateInsertIsUndone(t *testing.T) {
 	})
 }
 
-// An INSERT without an answer is repeated, and the repetition wins. The first INSERT is carried
-// out after the release: no row is left.
+// An INSERT without an answer is repeated, and the repetition wins. The first INSERT is carried out after the release:
+// no row is left.
 func TestFirstInsertAfterReleaseIsUndone(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		where := engine(t)

@@ -14,8 +14,8 @@ const keepExpired = time.Hour
 // needs them: such a lock is free, and a row has no counter that must go on. Rows without expiry stay, since nobody can
 // distinguish a dead holder from a slow one.
 //
-// The rows are read before they are deleted by their keys, so that the DELETE does not wait for rows in use. Its condition
-// spares a row that was taken over in between.
+// The rows are read before they are deleted by their keys, so that the DELETE does not wait for rows in use. Its
+// condition spares a row that was taken over in between.
 func Sweep(ctx context.Context, db *sql.DB, limit int) (int64, error) {
 	const expired = "mechanism = 'row-expiry' AND expires_at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND"
 	keep := keepExpired.Microseconds()

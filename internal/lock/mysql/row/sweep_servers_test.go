@@ -14,8 +14,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// The rows of dead holders are deleted an hour after their leases ended, and no others: not those of leases, and not those
-// without expiry.
+// The rows of dead holders are deleted an hour after their leases ended, and no others: not those of leases, and not
+// those without expiry.
 func TestSweep(t *testing.T) {
 	mysqlstore.Engines(t, func(t *testing.T, engine func(testkit.TB) testkit.Database) {
 		db := mysqlstore.Pool(t, engine(t), nil)

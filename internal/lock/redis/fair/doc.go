@@ -2,24 +2,22 @@
 //
 // # Algorithm
 //
-// The lock is a hash of its owner and its leases, as in package reentrant. Every waiter has
-// an entry in a sorted set, by a ticket that Redis takes from its clock when the waiter
-// arrives; a second sorted set says when each entry ends. The first in the queue gets the
-// lock, and nobody else: not even a newcomer that finds it free.
+// The lock is a hash of its owner and its leases, as in package reentrant. Every waiter has an entry in a sorted set,
+// by a ticket that Redis takes from its clock when the waiter arrives; a second sorted set says when each entry ends.
+// The first in the queue gets the lock, and nobody else: not even a newcomer that finds it free.
 //
 //	<prefix>lock:fair:{<key>}         owner, lease:<id> …
 //	<prefix>lock:fair:{<key>}:queue   entry → ticket
 //	<prefix>lock:fair:{<key>}:places  entry → when it ends
 //
-// A release makes the first waiter the holder at once if it is in the releasing process.
-// Otherwise it notifies the waiter, which then acquires the lock. A waiter refreshes its
-// entry three times in the life of one (Config.QueueEntryTTL). A waiter that gives up leaves
-// at once, wherever it stands; one that died is skipped when its entry has ended. All times
-// are the Redis server's; the processes' clocks do not matter.
+// A release makes the first waiter the holder at once if it is in the releasing process. Otherwise it notifies the
+// waiter, which then acquires the lock. A waiter refreshes its entry three times in the life of one
+// (Config.QueueEntryTTL). A waiter that gives up leaves at once, wherever it stands; one that died is skipped when its
+// entry has ended. All times are the Redis server's; the processes' clocks do not matter.
 //
-// If no entry at all was refreshed for half of its life, it is the server that stood still
-// (CLIENT PAUSE, a slow disk, SIGSTOP), and nobody loses an entry for that. A waiter that was
-// removed by mistake comes back with its ticket, to its old position.
+// If no entry at all was refreshed for half of its life, it is the server that stood still (CLIENT PAUSE, a slow disk,
+// SIGSTOP), and nobody loses an entry for that. A waiter that was removed by mistake comes back with its ticket, to its
+// old position.
 //
 // # States
 //
@@ -41,8 +39,8 @@
 //
 // # How to see it
 //
-// make bench-locks ARGS="-only one-key" prints the grants per goroutine and the longest wait,
-// beside locks without an order. What a dead waiter and a promoted replica cause:
+// make bench-locks ARGS="-only one-key" prints the grants per goroutine and the longest wait, beside locks without an
+// order. What a dead waiter and a promoted replica cause:
 //
 //	go test -run 'TestConformance$/fair/evicts-dead-waiters' -v ./internal/lock/redis
 //	go test -run TestServerForgets/fair -v ./internal/lock/lockers

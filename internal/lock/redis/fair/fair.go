@@ -12,12 +12,12 @@ var scripts embed.FS
 // Config configures a [Locker]. The zero value takes every default.
 type Config = session.Config
 
-// Locker is the mechanism. It implements lock.Locker, lock.Inspector and
-// lock.ForceReleaser and is safe for use by many goroutines; a process needs only one.
+// Locker is the mechanism. It implements lock.Locker, lock.Inspector and lock.ForceReleaser and is safe for use by many
+// goroutines; a process needs only one.
 type Locker = session.Session
 
-// New checks the configuration (lock.ErrInvalid) and starts the background goroutines,
-// which Close stops. It does not talk to Redis yet.
+// New checks the configuration (lock.ErrInvalid) and starts the background goroutines, which Close stops. It does not
+// talk to Redis yet.
 func New(client session.Client, config Config) (*Locker, error) {
 	return session.New(client, session.Protocol{
 		Name:      "fair",

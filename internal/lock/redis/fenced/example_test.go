@@ -24,8 +24,8 @@ func connect() (client *redis.Client, stop func()) {
 	return simulate.NewRedis(t).Client(t), end
 }
 
-// A holder that is paused for longer than its lease writes when the next holder already works.
-// The token makes the database refuse that write.
+// A holder that is paused for longer than its lease writes when the next holder already works. The token makes the
+// database refuse that write.
 func Example() {
 	ctx := context.Background()
 	client, stop := connect()

@@ -1,20 +1,18 @@
-// Package lua is SET NX PX with a unique value, which a script compares and deletes in one
-// step on release. It is the shortest lock here that never deletes another holder's lock.
+// Package lua is SET NX PX with a unique value, which a script compares and deletes in one step on release. It is the
+// shortest lock here that never deletes another holder's lock.
 //
 // # Algorithm
 //
 //	SET key value NX GET PX ttl       nil or value: granted; else: taken
 //	release.lua                       deleted, expired or another holder's
 //
-// The value is unique across processes (a random part and a counter) and new with each
-// acquisition. The owner follows it, for error messages and people to read. Because NX
-// comes with GET (Redis 7.0), a SET that is repeated after a lost reply finds its own
-// value and not just "taken". Waiters poll every few milliseconds.
+// The value is unique across processes (a random part and a counter) and new with each acquisition. The owner follows
+// it, for error messages and people to read. Because NX comes with GET (Redis 7.0), a SET that is repeated after a lost
+// reply finds its own value and not just "taken". Waiters poll every few milliseconds.
 //
 // # States
 //
-// Free, or held until the lease ends. Redis runs a script as one step, so a release has
-// no intermediate state.
+// Free, or held until the lease ends. Redis runs a script as one step, so a release has no intermediate state.
 //
 // # What is not guaranteed
 //
@@ -35,7 +33,6 @@
 // # How to see it break
 //
 // Sell a voucher under {"lock":"lua","scope":"voucher","stock":"unguarded",
-// "lock_ttl_ms":100,"faults":[{"point":"critical-section","pause_ms":400,
-// "probability":0.05}]}: it oversells, though no release is wrong. In the conformance
-// suite, survives-long-hold shows it.
+// "lock_ttl_ms":100,"faults":[{"point":"critical-section","pause_ms":400, "probability":0.05}]}: it oversells, though
+// no release is wrong. In the conformance suite, survives-long-hold shows it.
 package lua

@@ -39,8 +39,8 @@ func try(ctx context.Context, a plain.Attempt, release *redis.Script) (lock.Leas
 	return nil, &lock.NotAcquiredError{Key: a.Key, Holder: plain.Holder(found)}
 }
 
-// releaser returns a release that remembers a call whose outcome is unknown: if the next
-// one finds the key gone before the lease could have ended, that call deleted it.
+// releaser returns a release that remembers a call whose outcome is unknown: if the next one finds the key gone before
+// the lease could have ended, that call deleted it.
 func releaser(a plain.Attempt, release *redis.Script, until time.Time) func(context.Context) error {
 	unknown := false
 	return func(ctx context.Context) error {

@@ -27,7 +27,6 @@
 // # How to see it break
 //
 // Sell a voucher under {"lock":"naive","scope":"voucher","stock":"unguarded",
-// "lock_ttl_ms":100,"faults":[{"point":"critical-section","pause_ms":400,
-// "probability":0.05}]}: it oversells. In the conformance suite, releases-only-own shows
-// the wrong release and survives-long-hold the second holder.
+// "lock_ttl_ms":100,"faults":[{"point":"critical-section","pause_ms":400, "probability":0.05}]}: it oversells. In the
+// conformance suite, releases-only-own shows the wrong release and survives-long-hold the second holder.
 package naive

@@ -1,5 +1,5 @@
-// Package native is SET NX PX with a unique value, where the server itself compares the value and deletes the key, or sets
-// its new end. It needs no script.
+// Package native is SET NX PX with a unique value, where the server itself compares the value and deletes the key, or
+// sets its new end. It needs no script.
 //
 // # Algorithm
 //
@@ -8,11 +8,10 @@
 //	DELIFEQ key value                    release: 1: deleted; 0: expired or another holder's
 //	DELEX key IFEQ value                 the same
 //
-// The value is unique across processes (a random part and a counter) and new with each
-// acquisition. The owner follows it, for error messages and people to read. Because NX
-// comes with GET (Redis 7.0), a SET that is repeated after a lost reply finds its own
-// value and not just "taken". Waiters poll every few milliseconds. A lease without a TTL of its own is renewed every third
-// of it, all those of a process in one pipeline.
+// The value is unique across processes (a random part and a counter) and new with each acquisition. The owner follows
+// it, for error messages and people to read. Because NX comes with GET (Redis 7.0), a SET that is repeated after a lost
+// reply finds its own value and not just "taken". Waiters poll every few milliseconds. A lease without a TTL of its own
+// is renewed every third of it, all those of a process in one pipeline.
 //
 // # Servers
 //
@@ -20,8 +19,9 @@
 //	Valkey      9.0       9.2     8.1
 //	Redis       –         8.4     8.4
 //
-// The first acquisition asks the server for DELIFEQ and then for DELEX, with a value that nobody has written. On a server
-// that has neither, every acquisition fails with [lock.ErrUnavailable], which names the versions, and takes no key.
+// The first acquisition asks the server for DELIFEQ and then for DELEX, with a value that nobody has written. On a
+// server that has neither, every acquisition fails with [lock.ErrUnavailable], which names the versions, and takes no
+// key.
 //
 // # States
 //
@@ -29,8 +29,8 @@
 //
 // # Cost
 //
-// One round trip to acquire and one to release, one command each. The first acquisition of a process takes one or two more,
-// and so does a release that finds its lock gone.
+// One round trip to acquire and one to release, one command each. The first acquisition of a process takes one or two
+// more, and so does a release that finds its lock gone.
 //
 // # What is not guaranteed
 //

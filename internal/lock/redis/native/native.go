@@ -18,8 +18,8 @@ import (
 // Config configures a [Locker]. The zero value takes every default.
 type Config struct {
 	plain.Config
-	// WatchdogTimeout is the length of a lease that is renewed, which is one without a TTL of its own. It is renewed every
-	// third of that. Default 30 s.
+	// WatchdogTimeout is the length of a lease that is renewed, which is one without a TTL of its own. It is renewed
+	// every third of that. Default 30 s.
 	WatchdogTimeout time.Duration
 }
 
@@ -33,7 +33,8 @@ type Locker struct {
 
 var _ lock.ForceReleaser = (*Locker)(nil)
 
-// New checks the configuration (lock.ErrInvalid) and starts the watchdog, which Close stops. It does not talk to Redis yet.
+// New checks the configuration (lock.ErrInvalid) and starts the watchdog, which Close stops. It does not talk to Redis
+// yet.
 func New(client plain.Client, config Config) (*Locker, error) {
 	if config.WatchdogTimeout == 0 {
 		config.WatchdogTimeout = 30 * time.Second
@@ -71,7 +72,8 @@ var compareAndDelete = []command{
 }
 
 // choose finds the command by which this server compares and deletes. It sends them for a value that nobody has written
-// yet, so nothing is deleted: unlike the version, which every fork and service counts in its own way, the reply is certain.
+// yet, so nothing is deleted: unlike the version, which every fork and service counts in its own way, the reply is
+// certain.
 func (l *Locker) choose(ctx context.Context, a plain.Attempt) error {
 	if l.deletes.Load() != nil {
 		return nil

@@ -63,7 +63,8 @@ func TestUsesTheServersCommand(t *testing.T) {
 	}
 }
 
-// A server that cannot compare and delete is refused with a word that says so, before it has the key. Once it can, it is used.
+// A server that cannot compare and delete is refused with a word that says so, before it has the key. Once it can, it
+// is used.
 func TestRefusesServersWithoutTheCommand(t *testing.T) {
 	server := simulate.NewRedis(t)
 	l := open(t, server.Client(t))

@@ -1,6 +1,6 @@
 // Package plain is what the locks share that are one string on one Redis server and whose waiters poll: setnx,
-// setnx-expire, naive, thread-id, uuid, lua and native. Their own folders have what tells them apart: how they acquire, and how
-// they release.
+// setnx-expire, naive, thread-id, uuid, lua and native. Their own folders have what tells them apart: how they acquire,
+// and how they release.
 package plain
 
 import (
@@ -62,8 +62,8 @@ type Attempt struct {
 	Renew bool
 }
 
-// Unique returns a value that no other acquisition of any process has: a random part, a counter, and the owner for error
-// messages and people to read.
+// Unique returns a value that no other acquisition of any process has: a random part, a counter, and the owner for
+// error messages and people to read.
 func Unique(owners *lock.Owners, owner lock.Owner) string {
 	return string(owners.New()) + "#" + string(owner)
 }

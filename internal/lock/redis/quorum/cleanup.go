@@ -7,10 +7,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// A node that did not answer may still carry out its commands. So the background repeats
-// the release there, until the node has answered for lock.ReleaseTimeout (by then it has
-// read the commands that were on their way) and for at most maxCleanUp. maxCleanUps bounds
-// the clean-ups of a locker that run at the same time; the locks of further ones expire.
+// A node that did not answer may still carry out its commands. So the background repeats the release there, until the
+// node has answered for lock.ReleaseTimeout (by then it has read the commands that were on their way) and for at most
+// maxCleanUp. maxCleanUps bounds the clean-ups of a locker that run at the same time; the locks of further ones expire.
 const (
 	maxCleanUp  = time.Minute
 	firstPause  = 10 * time.Millisecond
@@ -18,8 +17,8 @@ const (
 	maxCleanUps = 256
 )
 
-// cleanUp releases a failed attempt on every node that granted it or may have granted it,
-// at once. A node that fails does not stop the others.
+// cleanUp releases a failed attempt on every node that granted it or may have granted it, at once. A node that fails
+// does not stop the others.
 func (l *Locker) cleanUp(a *attempt) {
 	if !anyTrue(a.mayHold) {
 		return

@@ -11,22 +11,19 @@ import (
 type Config struct {
 	// Prefix comes before every key, so that several installations can share nodes.
 	Prefix string
-	// NodeTimeout bounds a round trip to one node, including the connection set-up. Keep
-	// it small compared with the lease: a node that hangs costs an operation this much.
-	// Default 50 ms.
+	// NodeTimeout bounds a round trip to one node, including the connection set-up. Keep it small compared with the
+	// lease: a node that hangs costs an operation this much. Default 50 ms.
 	NodeTimeout time.Duration
-	// WatchdogTimeout is the length of a lease that is renewed, which is one without a
-	// TTL of its own. The watchdog renews it until the release, so it only bounds how
-	// long the lock of a dead process stays. Default 30 s.
+	// WatchdogTimeout is the length of a lease that is renewed, which is one without a TTL of its own. The watchdog
+	// renews it until the release, so it only bounds how long the lock of a dead process stays. Default 30 s.
 	WatchdogTimeout time.Duration
-	// RenewEvery is how often such a lease is renewed. Default a third of
-	// WatchdogTimeout.
+	// RenewEvery is how often such a lease is renewed. Default a third of WatchdogTimeout.
 	RenewEvery time.Duration
-	// RetryEvery is how long one attempt to renew may take, and how soon after its
-	// start a failed one is repeated. Default a fifth of RenewEvery, at most 1 s.
+	// RetryEvery is how long one attempt to renew may take, and how soon after its start a failed one is repeated.
+	// Default a fifth of RenewEvery, at most 1 s.
 	RetryEvery time.Duration
-	// DriftFactor is how far the clocks of this process and of the nodes may drift apart,
-	// as a fraction of the lease. 2 ms are added because Redis rounds. The default,
+	// DriftFactor is how far the clocks of this process and of the nodes may drift apart, as a fraction of the lease. 2
+	// ms are added because Redis rounds. The default,
 	// 0.01, is that of the Redis documentation of Redlock.
 	DriftFactor float64
 	// Poll configures how waiters poll.
@@ -60,9 +57,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must
-// outlast its renewals and the timeout of a node, and a renewal must leave time for another
-// attempt.
+// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must outlast its renewals and the
+// timeout of a node, and a renewal must leave time for another attempt.
 func (c Config) Validate() error {
 	switch {
 	case c.NodeTimeout <= 0:

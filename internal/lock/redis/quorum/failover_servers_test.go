@@ -12,8 +12,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A primary and its replica are one of the nodes. A replica that is promoted without the last write grants a key twice if it
-// is the only node, and not if two more nodes have the key, whether all have to grant it or a majority.
+// A primary and its replica are one of the nodes. A replica that is promoted without the last write grants a key twice
+// if it is the only node, and not if two more nodes have the key, whether all have to grant it or a majority.
 func TestPromotedReplica(t *testing.T) {
 	servers, pair := nodestore.Start(t, 2), nodestore.NewPair(t)
 	open := func(need int, clients ...*redis.Client) *quorum.Locker {

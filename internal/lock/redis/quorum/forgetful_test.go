@@ -47,8 +47,8 @@ func TestTakenAndDeadNodes(t *testing.T) {
 	})
 }
 
-// A node that voted and restarts empty votes a second time: of a majority, one is enough for two holders. All nodes do not
-// grant a second holder, and the first one is told.
+// A node that voted and restarts empty votes a second time: of a majority, one is enough for two holders. All nodes do
+// not grant a second holder, and the first one is told.
 func TestForgetfulNode(t *testing.T) {
 	forBoth(t, func(t *testing.T, servers nodes, need int) {
 		a, b := process(t, servers, need, quorum.Config{}), process(t, servers, need, quorum.Config{})

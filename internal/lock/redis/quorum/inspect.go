@@ -18,8 +18,7 @@ type NodeState struct {
 	Owner lock.Owner
 	// TTL is how long it holds the key; 0 when it is free.
 	TTL time.Duration
-	// Err: the node could not be asked ([lock.ErrUnavailable]), or the key holds
-	// something else ([lock.ErrWrongKind]).
+	// Err: the node could not be asked ([lock.ErrUnavailable]), or the key holds something else ([lock.ErrWrongKind]).
 	Err error
 
 	value string
@@ -56,9 +55,8 @@ func parseNodeState(r reply) NodeState {
 	return NodeState{value: value, Owner: holder(value), TTL: time.Duration(ms) * time.Millisecond}
 }
 
-// Inspect implements [lock.Inspector]. The owner is who has a quorum of the nodes, and the
-// TTL is how long it keeps a quorum. A key that fewer nodes have is free.
-// [lock.ErrUnavailable] where the nodes that answered do not decide it.
+// Inspect implements [lock.Inspector]. The owner is who has a quorum of the nodes, and the TTL is how long it keeps a
+// quorum. A key that fewer nodes have is free. [lock.ErrUnavailable] where the nodes that answered do not decide it.
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	states := l.InspectNodes(ctx, key)
 	leases := make(map[string][]time.Duration)
@@ -90,9 +88,8 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return lock.State{Waiting: lock.WaitingUnknown}, nil
 }
 
-// ForceRelease implements [lock.ForceReleaser]: it deletes the key on all nodes. With
-// [lock.ErrUnavailable] it is deleted on the nodes that answered, but these are too few for
-// the key to be free.
+// ForceRelease implements [lock.ForceReleaser]: it deletes the key on all nodes. With [lock.ErrUnavailable] it is
+// deleted on the nodes that answered, but these are too few for the key to be free.
 func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	there := false
 	votes := make([]vote, len(l.nodes))

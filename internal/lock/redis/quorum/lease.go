@@ -19,9 +19,8 @@ type heldLease struct {
 	releaseUnknown []bool // nodes that a release was sent to without an answer
 }
 
-// hold makes a lease of a granted attempt and registers it with the watchdog. For its
-// holder it ends with its validity, and so before the lease of any node: by the drift, and
-// by [watchdog.Margin] on top.
+// hold makes a lease of a granted attempt and registers it with the watchdog. For its holder it ends with its validity,
+// and so before the lease of any node: by the drift, and by [watchdog.Margin] on top.
 func (l *Locker) hold(ctx context.Context, a *attempt) *lock.Held {
 	h := &heldLease{attempt: a, released: make([]bool, len(l.nodes)), releaseUnknown: make([]bool, len(l.nodes))}
 	valid := a.ttl - l.config.drift(a.ttl)
@@ -79,8 +78,8 @@ func (l *Locker) extendError(h *heldLease, votes []vote, start time.Time, ttl ti
 	return l.lossError(votes)
 }
 
-// lossError is the error of a lease that fewer nodes have than the quorum: lost where a
-// quorum is another holder's, otherwise nobody holds the key.
+// lossError is the error of a lease that fewer nodes have than the quorum: lost where a quorum is another holder's,
+// otherwise nobody holds the key.
 func (l *Locker) lossError(votes []vote) error {
 	other := count(votes, theirs) + count(votes, wrongValue)
 	what := lock.ErrExpired
@@ -120,10 +119,9 @@ func (l *Locker) extend(ctx context.Context, h *heldLease, ttl time.Duration) (t
 	return time.Time{}, err
 }
 
-// release releases a lease on all nodes, including those that did not grant it as far as
-// is known. Where fewer than a quorum still had it, it returns an error, and those are
-// released. Where a node gave no answer to one release and "free" to the next, the first
-// one released it, as long as the lease could not have expired.
+// release releases a lease on all nodes, including those that did not grant it as far as is known. Where fewer than a
+// quorum still had it, it returns an error, and those are released. Where a node gave no answer to one release and
+// "free" to the next, the first one released it, as long as the lease could not have expired.
 func (l *Locker) release(ctx context.Context, h *heldLease) error {
 	ask, votes := make([]bool, len(l.nodes)), make([]vote, len(l.nodes))
 	for i, released := range h.released {

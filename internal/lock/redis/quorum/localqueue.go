@@ -9,8 +9,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// localQueue lets one waiter of this process at a time ask for a key, in order of arrival.
-// Several would only take votes from each other.
+// localQueue lets one waiter of this process at a time ask for a key, in order of arrival. Several would only take
+// votes from each other.
 type localQueue struct {
 	turn    chan struct{}                         // full while a waiter asks
 	waiters int                                   // guarded by the locker's mutex

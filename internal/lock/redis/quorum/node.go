@@ -22,9 +22,9 @@ var (
 	inspectSource string
 )
 
-// Client is what the mechanisms need of go-redis, once for each node. No operation waits for
-// a node longer than NodeTimeout. A client with ContextTimeoutEnabled frees its connection
-// then; one without keeps it for its own ReadTimeout.
+// Client is what the mechanisms need of go-redis, once for each node. No operation waits for a node longer than
+// NodeTimeout. A client with ContextTimeoutEnabled frees its connection then; one without keeps it for its own
+// ReadTimeout.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 	Pipeline() redis.Pipeliner // for renewals, of many leases at once
@@ -37,8 +37,8 @@ func newScripts() scripts {
 	return scripts{redisscript.New(releaseSource), redisscript.New(extendSource), redisscript.New(inspectSource)}
 }
 
-// command is one command for a node, or for each of several: a script with its key and
-// arguments, or a plain command on a key.
+// command is one command for a node, or for each of several: a script with its key and arguments, or a plain command on
+// a key.
 type command struct {
 	script *redisscript.Script // nil for a plain command
 	verb   string              // of a plain command
@@ -59,8 +59,8 @@ func (c command) source() redisscript.Cmd {
 	return c.script.BySource(context.Background(), redisscript.Args([]string{c.name}, c.args...))
 }
 
-// set is SET NX. With GET (Redis 7.0) it also returns the value of a key that is taken, so
-// a repetition after a lost reply finds its own value and not just "taken".
+// set is SET NX. With GET (Redis 7.0) it also returns the value of a key that is taken, so a repetition after a lost
+// reply finds its own value and not just "taken".
 func set(name, value string, ttl time.Duration) command {
 	return command{verb: "set", name: name, args: []any{value, "nx", "get", "px", ttl.Milliseconds()}}
 }
@@ -77,8 +77,8 @@ type reply struct {
 	// err is nil, the node's own error (answered), or the reason why there is no reply.
 	err      error
 	answered bool
-	// maybeRun: the command was sent once without a reply. The node may have run it, or
-	// may still run it, in addition to the repetition that was answered.
+	// maybeRun: the command was sent once without a reply. The node may have run it, or may still run it, in addition
+	// to the repetition that was answered.
 	maybeRun bool
 }
 
@@ -88,9 +88,8 @@ type node struct {
 	client Client
 }
 
-// do sends commands in one pipeline and returns a reply for each. It repeats a command
-// without a reply once, while ctx allows, and sends the source of a script that the node
-// does not have.
+// do sends commands in one pipeline and returns a reply for each. It repeats a command without a reply once, while ctx
+// allows, and sends the source of a script that the node does not have.
 func (n *node) do(ctx context.Context, commands []command) []reply {
 	replies := make([]reply, len(commands))
 	pending := make([]int, len(commands)) // indexes in commands
@@ -125,8 +124,8 @@ func (n *node) do(ctx context.Context, commands []command) []reply {
 	return replies
 }
 
-// exec sends the commands, which keep their outcome. go-redis has fewer connections for
-// pipelines by default, so a single command is sent without one.
+// exec sends the commands, which keep their outcome. go-redis has fewer connections for pipelines by default, so a
+// single command is sent without one.
 func (n *node) exec(ctx context.Context, commands []redisscript.Cmd) {
 	if len(commands) == 1 {
 		_ = n.client.Process(ctx, commands[0])

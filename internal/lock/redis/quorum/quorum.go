@@ -11,8 +11,8 @@ import (
 	"seckill/internal/lock/watchdog"
 )
 
-// Locker holds a key while a quorum of independent nodes grants it. It is safe for use by
-// many goroutines; a process needs only one per mechanism.
+// Locker holds a key while a quorum of independent nodes grants it. It is safe for use by many goroutines; a process
+// needs only one per mechanism.
 type Locker struct {
 	mechanism string
 	quorum    int // how many nodes have to grant a key
@@ -39,9 +39,8 @@ var (
 	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns the locker of a mechanism in which quorum nodes have to grant a key, and
-// starts its watchdog, which Close stops. It returns [lock.ErrInvalid] for arguments that
-// cannot work. It does not talk to the nodes yet.
+// New returns the locker of a mechanism in which quorum nodes have to grant a key, and starts its watchdog, which Close
+// stops. It returns [lock.ErrInvalid] for arguments that cannot work. It does not talk to the nodes yet.
 func New(mechanism string, quorum int, clients []Client, config Config) (*Locker, error) {
 	config = config.WithDefaults()
 	if err := config.Validate(); err != nil {
@@ -64,8 +63,7 @@ func New(mechanism string, quorum int, clients []Client, config Config) (*Locker
 	return l, nil
 }
 
-// Close stops the watchdog, which tells the holders, and the clean-ups. It releases nothing:
-// release first.
+// Close stops the watchdog, which tells the holders, and the clean-ups. It releases nothing: release first.
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -85,10 +83,9 @@ type request struct {
 	autoRenew bool
 }
 
-// Acquire implements [lock.Locker]. It costs one round trip, to all nodes at once,
-// where the key is free. A lease no longer than the drift is [lock.ErrInvalid]. The wait
-// limit is for all attempts together; the last one may exceed it by up to four NodeTimeouts
-// when a node hangs.
+// Acquire implements [lock.Locker]. It costs one round trip, to all nodes at once, where the key is free. A lease no
+// longer than the drift is [lock.ErrInvalid]. The wait limit is for all attempts together; the last one may exceed it
+// by up to four NodeTimeouts when a node hangs.
 func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lock.Lease, error) {
 	if err := lock.Check(key, opts); err != nil {
 		return nil, err
@@ -111,9 +108,8 @@ func (l *Locker) Acquire(ctx context.Context, key string, opts lock.Options) (lo
 
 func (l *Locker) name(key string) string { return redisio.Key(l.config.Prefix, l.mechanism, key, "") }
 
-// attempt is one attempt of a request, with a value of its own. If attempts shared a value,
-// a node could run the SET of an earlier attempt late, and the next attempt would take that
-// for its own grant, with a whole lease left.
+// attempt is one attempt of a request, with a value of its own. If attempts shared a value, a node could run the SET of
+// an earlier attempt late, and the next attempt would take that for its own grant, with a whole lease left.
 type attempt struct {
 	*request
 	value       string
@@ -151,17 +147,14 @@ func (l *Locker) try(ctx context.Context, r *request) (lock.Lease, error) {
 	return won, err
 }
 
-// collectVotes asks the nodes until a quorum has granted the key, or it is clear that none
-// will.
+// collectVotes asks the nodes until a quorum has granted the key, or it is clear that none will.
 //
-// One round is enough without a contender. Contenders that ask at the same moment may split
-// the votes, so that none gets a quorum. Then the one with the first node of those that
-// answered has priority: it keeps its votes and asks the other nodes again, and the others
-// release theirs. So one of many contenders wins, if all of them list the nodes in the same
-// order. If they do not, it costs no more than the time until the next attempt.
+// One round is enough without a contender. Contenders that ask at the same moment may split the votes, so that none
+// gets a quorum. Then the one with the first node of those that answered has priority: it keeps its votes and asks the
+// other nodes again, and the others release theirs. So one of many contenders wins, if all of them list the nodes in
+// the same order. If they do not, it costs no more than the time until the next attempt.
 //
-// NodeTimeout, and not ctx, ends a round: a release that a node runs before the SET would
-// leave the key behind.
+// NodeTimeout, and not ctx, ends a round: a release that a node runs before the SET would leave the key behind.
 func (l *Locker) collectVotes(ctx context.Context, a *attempt) error {
 	retryUntil := a.start.Add(min(2*l.config.NodeTimeout, a.ttl/4))
 	for pause := time.Millisecond; ; pause = min(2*pause, 16*time.Millisecond) {
@@ -228,8 +221,8 @@ func (l *Locker) refusal(a *attempt) error {
 	return l.unavailable("acquire "+a.key, a.votes)
 }
 
-// hasPriority reports whether nobody holds the key, a quorum is possible, and the attempt
-// has the first node of those that answered.
+// hasPriority reports whether nobody holds the key, a quorum is possible, and the attempt has the first node of those
+// that answered.
 func (l *Locker) hasPriority(a *attempt) bool {
 	if _, n := mostVotes(a.votes); n >= l.quorum || count(a.votes, ours)+count(a.votes, theirs) < l.quorum {
 		return false

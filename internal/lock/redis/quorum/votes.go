@@ -16,9 +16,9 @@ import (
 // errSilent is the error of a node that did not answer in time.
 var errSilent = errors.New("no answer in time")
 
-// askNodes sends the same commands at the same time to the nodes for which ask is true, or
-// to all where ask is nil, and waits for at most timeout. The first index of the result is
-// the node, the second the command. A node that was not asked has no replies.
+// askNodes sends the same commands at the same time to the nodes for which ask is true, or to all where ask is nil, and
+// waits for at most timeout. The first index of the result is the node, the second the command. A node that was not
+// asked has no replies.
 func askNodes(ctx context.Context, timeout time.Duration, nodes []*node, ask []bool, commands ...command) [][]reply {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -58,8 +58,7 @@ func askNodes(ctx context.Context, timeout time.Duration, nodes []*node, ask []b
 	return replies
 }
 
-// noReplies is the result of a node that did not answer. It may have run any of the
-// commands.
+// noReplies is the result of a node that did not answer. It may have run any of the commands.
 func noReplies(n int) []reply {
 	replies := make([]reply, n)
 	for i := range replies {
@@ -156,8 +155,8 @@ func holder(value string) lock.Owner {
 	return lock.Owner(owner)
 }
 
-// unavailable is the error that names the nodes that did not answer. Their errors are in
-// its text and not wrapped: a node's deadline is not the caller's.
+// unavailable is the error that names the nodes that did not answer. Their errors are in its text and not wrapped: a
+// node's deadline is not the caller's.
 func (l *Locker) unavailable(what string, votes []vote) error {
 	var silent []string
 	for i, v := range votes {

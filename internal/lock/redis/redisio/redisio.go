@@ -1,5 +1,5 @@
-// Package redisio is shared by the Redis mechanisms: the names of their keys, the meaning of
-// go-redis' errors for a lock, and the inspection of a lock that is one string.
+// Package redisio is shared by the Redis mechanisms: the names of their keys, the meaning of go-redis' errors for a
+// lock, and the inspection of a lock that is one string.
 package redisio
 
 import (
@@ -14,9 +14,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// Key returns the name of a key in Redis. Each mechanism has its own namespace, so that two of
-// them never use the same key. The lock's key is the hash tag, so that all keys of one lock are
-// in one slot of a Redis Cluster. part names a further key of the same lock; it may be empty.
+// Key returns the name of a key in Redis. Each mechanism has its own namespace, so that two of them never use the same
+// key. The lock's key is the hash tag, so that all keys of one lock are in one slot of a Redis Cluster. part names a
+// further key of the same lock; it may be empty.
 func Key(prefix, mechanism, key, part string) string {
 	if part == "" {
 		return prefix + "lock:" + mechanism + ":{" + key + "}"
@@ -47,8 +47,8 @@ type Pipeliner interface {
 	Pipeline() redis.Pipeliner
 }
 
-// Inspect returns the state of a lock that is a string under name. Its Owner is the whole value,
-// whatever the mechanism writes there. The waiters poll, so their number is unknown.
+// Inspect returns the state of a lock that is a string under name. Its Owner is the whole value, whatever the mechanism
+// writes there. The waiters poll, so their number is unknown.
 func Inspect(ctx context.Context, client Pipeliner, name string) (lock.State, error) {
 	both := client.Pipeline()
 	value, left := both.Get(ctx, name), both.PTTL(ctx, name)

@@ -23,8 +23,8 @@ func connect() (client *redis.Client, stop func()) {
 	return simulate.NewRedis(t).Client(t), end
 }
 
-// One holder at a time, across processes. The lease is renewed until the release. The work
-// runs under the lease's context, which ends when the lock is lost.
+// One holder at a time, across processes. The lease is renewed until the release. The work runs under the lease's
+// context, which ends when the lock is lost.
 func Example() {
 	ctx := context.Background()
 	client, stop := connect()
@@ -49,8 +49,8 @@ func Example() {
 
 func writeReport(ctx context.Context) error { return ctx.Err() }
 
-// Of two processes one gets the lock. The other one waits as long as it likes: here not at
-// all, and then for ten seconds, in which the lock becomes free.
+// Of two processes one gets the lock. The other one waits as long as it likes: here not at all, and then for ten
+// seconds, in which the lock becomes free.
 func Example_twoProcesses() {
 	ctx := context.Background()
 	client, stop := connect()
@@ -97,8 +97,7 @@ func Example_twoProcesses() {
 	// released: <nil>
 }
 
-// The holder is told when it loses the lock: here an operator takes it away, and the next
-// renewal finds that out.
+// The holder is told when it loses the lock: here an operator takes it away, and the next renewal finds that out.
 func Example_lost() {
 	ctx := context.Background()
 	client, stop := connect()

@@ -2,21 +2,19 @@
 //
 // # Algorithm
 //
-// One hash says who reads and who writes, each lease with its own end (state.lua lists the
-// fields). Readers get in while nobody writes and no writer waits; a writer gets in when
-// nobody holds the lock. To keep either side from starving the other they take turns, as in
-// a phase-fair lock (Brandenburg and Anderson, "Spin-based reader-writer synchronization for
-// multiprocessor real-time systems", 2010):
+// One hash says who reads and who writes, each lease with its own end (state.lua lists the fields). Readers get in
+// while nobody writes and no writer waits; a writer gets in when nobody holds the lock. To keep either side from
+// starving the other they take turns, as in a phase-fair lock (Brandenburg and Anderson, "Spin-based reader-writer
+// synchronization for multiprocessor real-time systems", 2010):
 //
 //   - A waiting writer keeps new readers out. Those that read already continue.
 //   - A writer's release lets in all readers that wait at that moment, in every process and
 //     before the next writer.
 //
-// [Locker.Writer] and [Locker.Reader] return one locker each. The [Locker] itself is the
-// writers', which the policy {"lock":"rw"} uses. An owner (lock.WithOwner) that writes may
-// also read, and continue to read after it has released the lock for writing. An owner that
-// reads and wants to write is refused at once with lock.ErrInvalid, whatever the wait limit:
-// two such readers would wait for each other for ever.
+// [Locker.Writer] and [Locker.Reader] return one locker each. The [Locker] itself is the writers', which the policy
+// {"lock":"rw"} uses. An owner (lock.WithOwner) that writes may also read, and continue to read after it has released
+// the lock for writing. An owner that reads and wants to write is refused at once with lock.ErrInvalid, whatever the
+// wait limit: two such readers would wait for each other for ever.
 //
 // # States
 //
@@ -40,8 +38,8 @@
 //
 // # How to see it
 //
-// The suite proves the promises: readers share, a dead reader blocks for one lease
-// and no longer, an upgrade is refused, writers get in among endless readers.
+// The suite proves the promises: readers share, a dead reader blocks for one lease and no longer, an upgrade is
+// refused, writers get in among endless readers.
 //
 // # How to see it break
 //

@@ -21,9 +21,8 @@ func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (
 	}
 	limit := newWaitLimit(ctx, r.start.Add(wait))
 	defer limit.stop()
-	// Behind other waiters of this process a first attempt would be in vain. The
-	// exception is an owner that was given: it may be re-entering, and must not queue
-	// behind waiters that wait for itself.
+	// Behind other waiters of this process a first attempt would be in vain. The exception is an owner that was given:
+	// it may be re-entering, and must not queue behind waiters that wait for itself.
 	if _, given := lock.OwnerFrom(ctx); given || !s.waiters.expected(r) {
 		held, err := s.try(ctx, limit, r, nil)
 		switch {
@@ -39,8 +38,8 @@ func (s *Session) acquire(ctx context.Context, r *request, wait time.Duration) (
 	return s.wait(ctx, limit.timer(), r)
 }
 
-// try makes one attempt. limit ends with ctx, or before it when the wait is over. w is the
-// caller's place in the queue, nil where it has none.
+// try makes one attempt. limit ends with ctx, or before it when the wait is over. w is the caller's place in the queue,
+// nil where it has none.
 func (s *Session) try(ctx, limit context.Context, r *request, w *waiter) (*lock.Held, error) {
 	if s.protocol.SetNX && w == nil {
 		held, err := s.trySetNX(ctx, limit, r)
@@ -80,16 +79,15 @@ type grant struct {
 	start time.Time // the lease counts from here
 	token uint64
 	how   lock.Handover
-	// firstTTL is how long the lease lasts before its first renewal, where that is
-	// shorter than the request's TTL; else 0.
+	// firstTTL is how long the lease lasts before its first renewal, where that is shorter than the request's TTL; else
+	// 0.
 	firstTTL time.Duration
 }
 
 // errNeedsScript: the lock has more than one lease, or one of the same owner.
 var errNeedsScript = errors.New("SET NX cannot decide")
 
-// trySetNX takes a free lock with SET NX. Where it is taken, the same command returns its
-// holder.
+// trySetNX takes a free lock with SET NX. Where it is taken, the same command returns its holder.
 func (s *Session) trySetNX(ctx, limit context.Context, r *request) (*lock.Held, error) {
 	start := time.Now()
 	reply, err := s.send(ctx, limit, r, func(bool) *call {
@@ -119,8 +117,8 @@ func (s *Session) trySetNX(ctx, limit context.Context, r *request) (*lock.Held, 
 	return nil, &lock.NotAcquiredError{Key: r.key, Holder: lock.Owner(holder)}
 }
 
-// send sends an attempt, and repeats it once where the outcome is unknown. One that was cut
-// does not count: its reply may only have been slow.
+// send sends an attempt, and repeats it once where the outcome is unknown. One that was cut does not count: its reply
+// may only have been slow.
 func (s *Session) send(ctx, limit context.Context, r *request, attempt func(again bool) *call) (any, error) {
 	for again, last := false, false; ; again = true {
 		start := time.Now()
@@ -152,8 +150,8 @@ func (s *Session) send(ctx, limit context.Context, r *request, attempt func(agai
 	}
 }
 
-// endError returns the error of a wait that is over: that of ctx, that the session is
-// closed, or else that the wait limit passed.
+// endError returns the error of a wait that is over: that of ctx, that the session is closed, or else that the wait
+// limit passed.
 func (s *Session) endError(ctx context.Context, r *request) error {
 	switch {
 	case ctx.Err() != nil:
@@ -164,8 +162,7 @@ func (s *Session) endError(ctx context.Context, r *request) error {
 	return &lock.NotAcquiredError{Key: r.key}
 }
 
-// deliver turns a grant into a lease. With an error the caller releases the grant, unless
-// the holder was abandoned.
+// deliver turns a grant into a lease. With an error the caller releases the grant, unless the holder was abandoned.
 func (s *Session) deliver(ctx context.Context, r *request, g grant) (*lock.Held, error) {
 	r.granted.Store(true)
 	if err := lock.FaultsFrom(ctx).Pass(ctx, lock.AfterAcquireBeforeReply); err != nil {

@@ -20,18 +20,16 @@ var (
 	errClosed  = errors.New("the locker is closed")
 )
 
-// maxBatch is how many commands go out in one write. It bounds how long the first of them
-// waits for the last.
+// maxBatch is how many commands go out in one write. It bounds how long the first of them waits for the last.
 const maxBatch = 64
 
-// batcher sends commands, in batches where there are several. Each of a few workers takes
-// all queued commands and sends them as one pipeline. Under load one system call carries
-// many, which makes a busy locker twice as fast. A caller that finds no command under way
-// sends its own (direct.go).
+// batcher sends commands, in batches where there are several. Each of a few workers takes all queued commands and sends
+// them as one pipeline. Under load one system call carries many, which makes a busy locker twice as fast. A caller that
+// finds no command under way sends its own (direct.go).
 //
-// It also guarantees that every command ends, which go-redis cannot do for every client.
-// The caller leaves with its context and the batch with its timeout, even if the connection
-// hangs; another worker then replaces the one that hangs.
+// It also guarantees that every command ends, which go-redis cannot do for every client. The caller leaves with its
+// context and the batch with its timeout, even if the connection hangs; another worker then replaces the one that
+// hangs.
 type batcher struct {
 	client  Client
 	timeout time.Duration
@@ -121,8 +119,8 @@ func (c *call) end(val any, err error) {
 	close(c.done)
 }
 
-// work is one worker. It ends when the batcher is closed, or after a batch that hung for so
-// long that another worker replaced this one.
+// work is one worker. It ends when the batcher is closed, or after a batch that hung for so long that another worker
+// replaced this one.
 func (b *batcher) work() {
 	for {
 		select {
@@ -157,8 +155,8 @@ func (b *batcher) refuseQueued() {
 	}
 }
 
-// exec sends a batch and ends each of its calls. It reports false where the batch timed out
-// and another worker took over.
+// exec sends a batch and ends each of its calls. It reports false where the batch timed out and another worker took
+// over.
 func (b *batcher) exec(batch []*call) bool {
 	sent := batch[:0]
 	oldest := time.Now().Add(-b.timeout)
@@ -204,8 +202,8 @@ func (b *batcher) exec(batch []*call) bool {
 	return true
 }
 
-// replaceWorker starts a worker in place of one that hangs. The hanging one still counts,
-// so that not all workers can have ended before the batcher is closed.
+// replaceWorker starts a worker in place of one that hangs. The hanging one still counts, so that not all workers can
+// have ended before the batcher is closed.
 func (b *batcher) replaceWorker() {
 	select {
 	case <-b.closed:

@@ -12,9 +12,8 @@ import (
 	"seckill/internal/redisscript"
 )
 
-// maxCleanUpWait is how long a failed acquisition waits for its own clean-up. A healthy
-// server needs a fraction of it, so that nothing is left when Acquire returns; an unhealthy
-// one must not hold up a caller that has given up.
+// maxCleanUpWait is how long a failed acquisition waits for its own clean-up. A healthy server needs a fraction of it,
+// so that nothing is left when Acquire returns; an unhealthy one must not hold up a caller that has given up.
 const maxCleanUpWait = 250 * time.Millisecond
 
 // cleanUpTime is what is left of maxCleanUpWait for all parts of the clean-up of r.
@@ -28,17 +27,16 @@ func (r *request) cleanUpTime() time.Duration {
 // lateReplyWait is how long a clean-up waits for the reply to the attempt itself.
 const lateReplyWait = 50 * time.Millisecond
 
-// A clean-up continues while the server does not answer, but for no longer than
-// maxCleanUp. After the first answer it continues for lock.ReleaseTimeout: by then the
-// server has read the commands that were on their way. It starts at once and backs off to
-// one command in maxCleanUpPause.
+// A clean-up continues while the server does not answer, but for no longer than maxCleanUp. After the first answer it
+// continues for lock.ReleaseTimeout: by then the server has read the commands that were on their way. It starts at once
+// and backs off to one command in maxCleanUpPause.
 const (
 	maxCleanUp      = time.Minute
 	maxCleanUpPause = 500 * time.Millisecond
 )
 
-// cleanUp revokes what the server granted to r, or may yet grant. r makes no further
-// attempt. Where that takes longer than cleanUpTime it continues in the background.
+// cleanUp revokes what the server granted to r, or may yet grant. r makes no further attempt. Where that takes longer
+// than cleanUpTime it continues in the background.
 func (s *Session) cleanUp(r *request) {
 	done := make(chan struct{})
 	if !s.background(func() { s.revoke(r, sync.OnceFunc(func() { close(done) })) }) {
@@ -54,12 +52,10 @@ func (s *Session) cleanUp(r *request) {
 
 // revoke releases the lease of r until it is certain that the server has not granted it.
 //
-// It first waits briefly for the pending attempt: a release that overtakes the attempt
-// finds nothing and leaves everything. Where an attempt had no reply, its command may still
-// be on the way, so the reply "not found" proves nothing. Where two attempts were sent,
-// "released" proves nothing either: it may concern one of them. The release is then
-// repeated until the time is over. onAnswer is called at the first answer, at the latest
-// when revoke returns.
+// It first waits briefly for the pending attempt: a release that overtakes the attempt finds nothing and leaves
+// everything. Where an attempt had no reply, its command may still be on the way, so the reply "not found" proves
+// nothing. Where two attempts were sent, "released" proves nothing either: it may concern one of them. The release is
+// then repeated until the time is over. onAnswer is called at the first answer, at the latest when revoke returns.
 func (s *Session) revoke(r *request, onAnswer func()) {
 	defer onAnswer()
 	late := r.pending != nil

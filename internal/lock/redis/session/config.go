@@ -9,38 +9,32 @@ import (
 
 // Config configures a [Session]. The zero value takes every default.
 type Config struct {
-	// Prefix comes before every key and channel, so that several installations can
-	// share one Redis.
+	// Prefix comes before every key and channel, so that several installations can share one Redis.
 	Prefix string
-	// WatchdogTimeout is the length of a lease that is renewed, which is one without a
-	// TTL of its own. The watchdog renews it until the release, so it only bounds how
-	// long the lock of a dead process stays. Default 30 s.
+	// WatchdogTimeout is the length of a lease that is renewed, which is one without a TTL of its own. The watchdog
+	// renews it until the release, so it only bounds how long the lock of a dead process stays. Default 30 s.
 	WatchdogTimeout time.Duration
-	// RenewEvery is how often such a lease is renewed. Default a third of
-	// WatchdogTimeout.
+	// RenewEvery is how often such a lease is renewed. Default a third of WatchdogTimeout.
 	RenewEvery time.Duration
-	// RetryEvery is how long one attempt to renew may take, and how soon after its start
-	// a failed one is repeated. It is also how often a waiter looks at a lock that has
-	// no expiry. Default a fifth of RenewEvery, at most 1 s.
+	// RetryEvery is how long one attempt to renew may take, and how soon after its start a failed one is repeated. It
+	// is also how often a waiter looks at a lock that has no expiry. Default a fifth of RenewEvery, at most 1 s.
 	RetryEvery time.Duration
-	// CommandTimeout bounds one round trip. An operation whose outcome is unknown after
-	// it is repeated once. A command that its caller sends is cut after 250 ms already,
-	// and this time is for its repetitions. Default 1 s.
+	// CommandTimeout bounds one round trip. An operation whose outcome is unknown after it is repeated once. A command
+	// that its caller sends is cut after 250 ms already, and this time is for its repetitions. Default 1 s.
 	CommandTimeout time.Duration
-	// QueueEntryTTL is how long an entry in a lock's queue lasts unless its waiter
-	// refreshes it: the longest time that a dead waiter can hold up the others. A live
-	// waiter asks three times as often, which also bounds what a lost message can cost.
-	// Default 3 s.
+	// QueueEntryTTL is how long an entry in a lock's queue lasts unless its waiter refreshes it: the longest time that
+	// a dead waiter can hold up the others. A live waiter asks three times as often, which also bounds what a lost
+	// message can cost. Default 3 s.
 	QueueEntryTTL time.Duration
-	// MaxLocalHandovers is how often in a row a holder may hand the lock to the next
-	// waiter of its own process while other processes wait. Default 16.
+	// MaxLocalHandovers is how often in a row a holder may hand the lock to the next waiter of its own process while
+	// other processes wait. Default 16.
 	MaxLocalHandovers int
 	// Cluster says that the client reaches a Redis Cluster although it is not a
 	// *redis.ClusterClient: a wrapper around one, or the client of a proxy.
 	Cluster bool
-	// Replicas is how many replicas have to acknowledge a lock before its holder gets it; CommandTimeout bounds how long
-	// that may take, beyond the wait for the lock. Otherwise it is released, and the error is [lock.ErrUnavailable].
-	// Default 0: none.
+	// Replicas is how many replicas have to acknowledge a lock before its holder gets it; CommandTimeout bounds how
+	// long that may take, beyond the wait for the lock. Otherwise it is released, and the error is
+	// [lock.ErrUnavailable]. Default 0: none.
 	Replicas int
 	// Pipelines is how many batches of commands may be under way at a time. Default 4.
 	Pipelines int
@@ -73,8 +67,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must
-// outlast its renewals, and a renewal must leave time for another attempt.
+// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a lease must outlast its renewals, and a
+// renewal must leave time for another attempt.
 func (c Config) Validate() error {
 	switch {
 	case c.WatchdogTimeout < lock.MinTTL || c.WatchdogTimeout > lock.MaxTTL:
@@ -102,12 +96,10 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// pollInterval is how often a waiter that is first in its queue asks without having been
-// notified.
+// pollInterval is how often a waiter that is first in its queue asks without having been notified.
 func (c Config) pollInterval() time.Duration { return c.QueueEntryTTL / 3 }
 
-// handoverTTL is the lease of a waiter that a release in another process made the holder,
-// until its watchdog renews it.
+// handoverTTL is the lease of a waiter that a release in another process made the holder, until its watchdog renews it.
 func (c Config) handoverTTL() time.Duration {
 	return time.Duration(c.QueueEntryTTL.Milliseconds()/2) * time.Millisecond
 }

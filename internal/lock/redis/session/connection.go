@@ -9,14 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// healthEvery is how often a silent connection is pinged. Something must arrive before the
-// next ping is due. It also bounds one write.
+// healthEvery is how often a silent connection is pinged. Something must arrive before the next ping is due. It also
+// bounds one write.
 const healthEvery = 3 * time.Second
 
 var errSilent = errors.New("the pub/sub connection is silent")
 
-// connection is a pub/sub connection with its subscriptions. Only the listener's goroutine
-// uses it, except for receive.
+// connection is a pub/sub connection with its subscriptions. Only the listener's goroutine uses it, except for receive.
 type connection struct {
 	listener *listener
 	pubsub   *redis.PubSub
@@ -33,9 +32,9 @@ const (
 	unsubscribing
 )
 
-// receive delivers messages to the queues and everything else to events, until the
-// connection fails or is closed. go-redis would reconnect without telling; here the first
-// error ends the connection, so that the listener knows that it may have missed messages.
+// receive delivers messages to the queues and everything else to events, until the connection fails or is closed.
+// go-redis would reconnect without telling; here the first error ends the connection, so that the listener knows that
+// it may have missed messages.
 func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 	defer close(events)
 	for {
@@ -58,8 +57,7 @@ func (c *connection) receive(events chan<- any, stop <-chan struct{}) {
 	}
 }
 
-// update brings the subscriptions to channels closer to what is wanted, with at most one
-// SUBSCRIBE and one UNSUBSCRIBE.
+// update brings the subscriptions to channels closer to what is wanted, with at most one SUBSCRIBE and one UNSUBSCRIBE.
 func (c *connection) update(channels []string) error {
 	var subscribe, unsubscribe []string
 	for _, channel := range channels {

@@ -13,10 +13,9 @@ import (
 // fastRoundTrip is the longest round trip after which a caller may send its command itself.
 const fastRoundTrip = maxCleanUpWait / 10
 
-// directTimeout returns how long a command may take that its caller sends. The caller cannot
-// leave before, so it is no longer than a clean-up may hold up a caller that has given up. It
-// is 0, and all commands are queued, where the client does not end a command at the deadline
-// of its context.
+// directTimeout returns how long a command may take that its caller sends. The caller cannot leave before, so it is no
+// longer than a clean-up may hold up a caller that has given up. It is 0, and all commands are queued, where the client
+// does not end a command at the deadline of its context.
 func directTimeout(client Client, timeout time.Duration) time.Duration {
 	c, single := client.(*redis.Client)
 	if !single {
@@ -29,12 +28,11 @@ func directTimeout(client Client, timeout time.Duration) time.Duration {
 	return min(maxCleanUpWait, timeout)
 }
 
-// do sends a command. Where no other is under way, the caller itself writes it and reads the
-// reply, and the call has ended. That saves two changes of goroutine, a fifth of the time
-// of a goroutine alone.
+// do sends a command. Where no other is under way, the caller itself writes it and reads the reply, and the call has
+// ended. That saves two changes of goroutine, a fifth of the time of a goroutine alone.
 //
-// A command without a reply after that time is cut. Its outcome is then unknown, as that of
-// a command whose connection broke.
+// A command without a reply after that time is cut. Its outcome is then unknown, as that of a command whose connection
+// broke.
 func (b *batcher) do(ctx context.Context, cmd redisscript.Cmd) *call {
 	if b.direct == 0 || !b.fast.Load() || !b.pending.CompareAndSwap(0, 1) {
 		return b.send(ctx, cmd)
@@ -70,8 +68,8 @@ var ended = func() chan struct{} {
 	return c
 }()
 
-// directLimit is the context of commands that callers send, one after the other. It has a
-// timer that is used again and again: context.WithDeadline would make one for each.
+// directLimit is the context of commands that callers send, one after the other. It has a timer that is used again and
+// again: context.WithDeadline would make one for each.
 type directLimit struct {
 	context.Context              // only for its values
 	deadline        atomic.Int64 // in ns of the clock

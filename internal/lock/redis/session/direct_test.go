@@ -36,8 +36,8 @@ func (s *senders) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// startDirect returns a locker on a server of its own, where the next command of a goroutine
-// alone is sent by that goroutine.
+// startDirect returns a locker on a server of its own, where the next command of a goroutine alone is sent by that
+// goroutine.
 func startDirect(t *testing.T, config session.Config) (*simulate.Redis, *senders, mechanism) {
 	t.Helper()
 	server, seen := simulate.NewRedis(t), &senders{}
@@ -54,8 +54,8 @@ func startDirect(t *testing.T, config session.Config) (*simulate.Redis, *senders
 	return server, seen, l
 }
 
-// A direct command that the server is slow to answer is cut, and repeated in the queue. The
-// lock is held once all the same, and its release leaves nothing.
+// A direct command that the server is slow to answer is cut, and repeated in the queue. The lock is held once all the
+// same, and its release leaves nothing.
 func TestSlowReplyToDirectCommand(t *testing.T) {
 	for name, ctx := range map[string]func(context.Context) context.Context{
 		"new owner":   func(ctx context.Context) context.Context { return ctx },
@@ -101,8 +101,8 @@ func TestSlowReplyToDirectRelease(t *testing.T) {
 	})
 }
 
-// A caller that is cancelled while the server does not answer its direct command leaves
-// without waiting for the server, and what the server then grants is released.
+// A caller that is cancelled while the server does not answer its direct command leaves without waiting for the server,
+// and what the server then grants is released.
 func TestCancelledDuringDirectCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, seen, l := startDirect(t, session.Config{CommandTimeout: time.Minute})
@@ -125,8 +125,7 @@ func TestCancelledDuringDirectCommand(t *testing.T) {
 	})
 }
 
-// A client that does not end its commands with their context gets none from the callers: a
-// caller could not leave.
+// A client that does not end its commands with their context gets none from the callers: a caller could not leave.
 func TestClientWithoutDeadlinesGetsNoDirectCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := &senders{}

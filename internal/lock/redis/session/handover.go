@@ -9,9 +9,9 @@ type handover struct {
 	queueEntry string // the waiter's entry in Redis, or ""
 }
 
-// startHandover picks the head of the queue for r's lock, and keeps it from asking by itself
-// until endHandover. It returns nil where nobody waits. maxInRow is how often in a row a
-// lock is handed over in this process while other processes wait.
+// startHandover picks the head of the queue for r's lock, and keeps it from asking by itself until endHandover. It
+// returns nil where nobody waits. maxInRow is how often in a row a lock is handed over in this process while other
+// processes wait.
 func (q *waitQueues) startHandover(r *request, maxInRow int) *handover {
 	if !r.mode.LocalHandover {
 		return nil
@@ -46,8 +46,8 @@ func (h *handover) args() (owner, leaseID string, ttl int64, overOthers int, que
 	return string(r.owner), r.leaseID, r.ttl.Milliseconds(), h.overOthers, h.queueEntry
 }
 
-// endHandover gives the waiter the outcome. It reports true where the waiter left meanwhile
-// and the lock may have to be released for it.
+// endHandover gives the waiter the outcome. It reports true where the waiter left meanwhile and the lock may have to be
+// released for it.
 func (q *waitQueues) endHandover(w *waiter, result handoverResult) (orphaned bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,10 +15,9 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// An operator takes a lock from its holder, and it is granted briefly to a waiter of the
-// same process. The former holder releases before the waiter is notified. That release is no
-// handover: it returns that the lock was lost, and the waiter does not assume a longer lease
-// than Redis has.
+// An operator takes a lock from its holder, and it is granted briefly to a waiter of the same process. The former
+// holder releases before the waiter is notified. That release is no handover: it returns that the lock was lost, and
+// the waiter does not assume a longer lease than Redis has.
 func TestReleaseOfLostLockIsNoHandover(t *testing.T) {
 	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
 		bubble(t, name, func(t *testing.T) {
@@ -43,9 +42,8 @@ func TestReleaseOfLostLockIsNoHandover(t *testing.T) {
 	}
 }
 
-// A waiter's limit ends while an attempt of its own is under way, and the lock is handed to it
-// meanwhile. Nobody will use the lock, so it is released: whether the reply to the attempt,
-// which is a refusal, arrives soon or never.
+// A waiter's limit ends while an attempt of its own is under way, and the lock is handed to it meanwhile. Nobody will
+// use the lock, so it is released: whether the reply to the attempt, which is a refusal, arrives soon or never.
 func TestHandoverDuringLastAttempt(t *testing.T) {
 	const wait = 700 * time.Millisecond
 	for answer, after := range map[string]time.Duration{"answered": 20 * time.Millisecond, "not answered": time.Minute} {
@@ -76,9 +74,9 @@ func TestHandoverDuringLastAttempt(t *testing.T) {
 	}
 }
 
-// A waiter's attempt is granted a lock that it then fails to return, while a release that
-// hands over nothing is under way in its process. The waiter has left when the reply to that
-// release arrives, and what its own attempt was granted is released all the same.
+// A waiter's attempt is granted a lock that it then fails to return, while a release that hands over nothing is under
+// way in its process. The waiter has left when the reply to that release arrives, and what its own attempt was granted
+// is released all the same.
 func TestGrantIsReleasedAfterFailedHandover(t *testing.T) {
 	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
 	fail.NowIf(t, err)
@@ -110,9 +108,8 @@ func TestGrantIsReleasedAfterFailedHandover(t *testing.T) {
 	}
 }
 
-// Two waiters of one owner in two processes. The attempt of the second finds the lock free and
-// grants it to the first, which came earlier. As the same owner the second then re-enters, and
-// does not overwrite the lease of the first.
+// Two waiters of one owner in two processes. The attempt of the second finds the lock free and grants it to the first,
+// which came earlier. As the same owner the second then re-enters, and does not overwrite the lease of the first.
 func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 	for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
 		bubble(t, name, func(t *testing.T) {
@@ -124,8 +121,8 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 			ctx := lock.WithOwner(t.Context(), "one owner")
 			first := locktest.InBackground(ctx, p, key, lock.Options{Wait: time.Minute})
 			queued(t, other, 1)
-			// Each of them asks once a second. The second has to find the lock free, and the
-			// first must have asked so recently that it trusts the message.
+			// Each of them asks once a second. The second has to find the lock free, and the first must have asked so
+			// recently that it trusts the message.
 			simulate.Sleep(600 * time.Millisecond)
 			second := locktest.InBackground(ctx, q, key, lock.Options{Wait: time.Minute})
 			queued(t, other, 2)
@@ -145,9 +142,9 @@ func TestGrantedLeaseIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// A message that grants the lock is late: the grant has ended, another holds the lock, and the
-// waiter has asked and was refused meanwhile. It does not take its last refusal for one from
-// before the grant, also where the reply to the first of them was lost.
+// A message that grants the lock is late: the grant has ended, another holds the lock, and the waiter has asked and was
+// refused meanwhile. It does not take its last refusal for one from before the grant, also where the reply to the first
+// of them was lost.
 func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 	for what, lost := range map[string]bool{"answered": false, "not answered": true} {
 		for name, create := range map[string]maker{"reentrant": newReentrant, "fenced": newFenced} {
@@ -198,8 +195,8 @@ func TestLateMessageMakesNoSecondHolder(t *testing.T) {
 	}
 }
 
-// An extension that shortens a lease may have been carried out although its reply was lost.
-// The holder then assumes no more than the shorter lease.
+// An extension that shortens a lease may have been carried out although its reply was lost. The holder then assumes no
+// more than the shorter lease.
 func TestShorteningWithoutReply(t *testing.T) {
 	for name, create := range all() {
 		bubble(t, name, func(t *testing.T) {
@@ -230,8 +227,7 @@ func TestShorteningWithoutReply(t *testing.T) {
 	}
 }
 
-// A process that dies between the grant and the reply leaves the lock taken, also where it had
-// waited for the lock.
+// A process that dies between the grant and the reply leaves the lock taken, also where it had waited for the lock.
 func TestAbandonAfterWait(t *testing.T) {
 	for name, create := range all() {
 		for _, where := range []string{"same process", "other process"} {
@@ -256,9 +252,8 @@ func TestAbandonAfterWait(t *testing.T) {
 	}
 }
 
-// An attempt whose reply is lost is repeated. It may have queued an entry already, and the
-// repetition must not queue a second one: the lock would be granted again to a waiter that had
-// it.
+// An attempt whose reply is lost is repeated. It may have queued an entry already, and the repetition must not queue a
+// second one: the lock would be granted again to a waiter that had it.
 func TestRepeatedAttemptQueuesOneEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, prefix := simulate.NewRedis(t), "t:"

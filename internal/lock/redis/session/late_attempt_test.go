@@ -11,8 +11,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// An attempt whose connection broke may reach the server after its repetition, and even
-// after the release. Whatever the acquisition returned, no lock is left.
+// An attempt whose connection broke may reach the server after its repetition, and even after the release. Whatever the
+// acquisition returned, no lock is left.
 func TestAttemptThatArrivesLate(t *testing.T) {
 	fails, err := lock.NewFaults([]lock.Fault{{Point: lock.AfterAcquireBeforeReply, Effect: lock.EffectError}}, nil)
 	fail.NowIf(t, err)

@@ -45,9 +45,8 @@ func (s *Session) hold(ctx context.Context, r *request, g grant) *lock.Held {
 // sameHolder reports whether two leases end together when the lock is gone.
 func sameHolder(a, b *heldLease) bool { return a.lock() == b.lock() && a.owner == b.owner }
 
-// release releases a lease in one round trip. The same command hands the lock to the next
-// waiter of this process. Where an attempt to acquire is unaccounted for and may still be
-// carried out, a clean-up follows.
+// release releases a lease in one round trip. The same command hands the lock to the next waiter of this process. Where
+// an attempt to acquire is unaccounted for and may still be carried out, a clean-up follows.
 func (s *Session) release(ctx context.Context, l *heldLease) error {
 	h := s.waiters.startHandover(l.request, s.config.MaxLocalHandovers)
 	sent := time.Now()
@@ -104,8 +103,7 @@ func (s *Session) endHandover(h *handover, sent time.Time, reply any, err error)
 		result.granted, result.token = ok, uint64(token)
 	}
 	if orphaned := s.waiters.endHandover(h.to, result); orphaned {
-		// In the background: the waiter has left, and the releasing holder need not wait
-		// for its clean-up.
+		// In the background: the waiter has left, and the releasing holder need not wait for its clean-up.
 		s.background(func() { s.revoke(h.to.req, func() {}) })
 	}
 }
@@ -118,9 +116,8 @@ const (
 	notOwner    = -1
 )
 
-// releaseError returns the error that a reply to the release stands for. "Not found" is
-// success where an earlier attempt may have released the lease, as long as the lease could
-// not have expired.
+// releaseError returns the error that a reply to the release stands for. "Not found" is success where an earlier
+// attempt may have released the lease, as long as the lease could not have expired.
 func (l *heldLease) releaseError(reply any) error {
 	releasedBefore := l.releaseUnknown.Load() && l.watched.Held.Remaining() > 0
 	handed, isHandover := reply.([]any)

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// waitLimit is a context that ends with its parent or at a deadline, as one of
-// context.WithDeadline does. It sets its timer only when somebody waits for it, which the
-// holder of a lock that was free at once never does.
+// waitLimit is a context that ends with its parent or at a deadline, as one of context.WithDeadline does. It sets its
+// timer only when somebody waits for it, which the holder of a lock that was free at once never does.
 type waitLimit struct {
 	context.Context // the parent
 	deadline        time.Time

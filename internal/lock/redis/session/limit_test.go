@@ -11,8 +11,7 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A wait limit ends as a context with the same deadline does, whether or not anybody waited
-// for it before.
+// A wait limit ends as a context with the same deadline does, whether or not anybody waited for it before.
 func TestWaitLimitEnds(t *testing.T) {
 	for name, watch := range map[string]func(context.Context){
 		"asked at the end": func(context.Context) {},
@@ -49,8 +48,8 @@ func TestWaitLimitEnds(t *testing.T) {
 	}
 }
 
-// Where the parent ends first, it has ended when the limit has: a caller that finds the limit
-// at its end tells the two apart by the parent's error.
+// Where the parent ends first, it has ended when the limit has: a caller that finds the limit at its end tells the two
+// apart by the parent's error.
 func TestWaitLimitEndsAfterItsParent(t *testing.T) {
 	for range 1000 {
 		parent, cancel := context.WithTimeout(t.Context(), 50*time.Microsecond)

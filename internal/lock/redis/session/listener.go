@@ -6,11 +6,9 @@ import (
 	"time"
 )
 
-// listener is the one pub/sub connection of the process. A single goroutine owns the
-// connection and its subscriptions; the others only say which channels they want. So a
-// waiter never waits for a socket, and a channel that is wanted, not wanted and wanted
-// again is never confused with its predecessor: at most one command per channel is
-// unconfirmed.
+// listener is the one pub/sub connection of the process. A single goroutine owns the connection and its subscriptions;
+// the others only say which channels they want. So a waiter never waits for a socket, and a channel that is wanted, not
+// wanted and wanted again is never confused with its predecessor: at most one command per channel is unconfirmed.
 type listener struct {
 	client Client
 	retry  time.Duration
@@ -63,9 +61,8 @@ func (l *listener) change(channel string) {
 	}
 }
 
-// run keeps a connection open from the first subscription until close, and replaces it
-// when it fails. The waiters need not know: until the new connection has confirmed their
-// channels, they sleep no longer than a lease lasts.
+// run keeps a connection open from the first subscription until close, and replaces it when it fails. The waiters need
+// not know: until the new connection has confirmed their channels, they sleep no longer than a lease lasts.
 func (l *listener) run() {
 	for {
 		for !l.anyWanted() {

@@ -25,14 +25,13 @@ func (s *Session) Inspect(ctx context.Context, key string) (lock.State, error) {
 	if err != nil {
 		return lock.State{}, err
 	}
-	// The session knows each waiter of this process. Other processes' waiters are known
-	// only by the entries in Redis, some of which may be this process's.
+	// The session knows each waiter of this process. Other processes' waiters are known only by the entries in Redis,
+	// some of which may be this process's.
 	state.Waiting = waiting + max(queued-inRedis, 0)
 	return state, nil
 }
 
-// parseState parses {owner, count, ttl, token, shared, queue}. queue is the length of the
-// queue, or the owners in it.
+// parseState parses {owner, count, ttl, token, shared, queue}. queue is the length of the queue, or the owners in it.
 func parseState(val any) (state lock.State, queued int, err error) {
 	reply, ok := val.([]any)
 	if !ok || len(reply) != 6 {

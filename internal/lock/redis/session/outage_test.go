@@ -12,8 +12,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A server that hangs holds up no caller, even if the client does not end its commands with
-// their context. What the server grants when it continues is released.
+// A server that hangs holds up no caller, even if the client does not end its commands with their context. What the
+// server grants when it continues is released.
 func TestServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := simulate.NewRedis(t)

@@ -10,25 +10,22 @@ import (
 	"seckill/internal/redisscript"
 )
 
-// Protocol is what a mechanism does in Redis: scripts that follow the conventions in the
-// package's documentation.
+// Protocol is what a mechanism does in Redis: scripts that follow the conventions in the package's documentation.
 type Protocol struct {
 	// Name is the name of the mechanism and the namespace of its keys.
 	Name string
-	// Scripts holds the Lua sources: release.lua, leave.lua, inspect.lua and break.lua,
-	// one to acquire for each mode, and renew.lua unless this package's is used. NAME_free.lua
-	// comes before everything else of NAME.lua: it decides the case in which nobody waits,
-	// and spares it the functions, which each call of a script makes anew.
+	// Scripts holds the Lua sources: release.lua, leave.lua, inspect.lua and break.lua, one to acquire for each mode,
+	// and renew.lua unless this package's is used. NAME_free.lua comes before everything else of NAME.lua: it decides
+	// the case in which nobody waits, and spares it the functions, which each call of a script makes anew.
 	Scripts fs.FS
-	// Library names a file of functions in Scripts. They come before each script, after
-	// those of common.lua.
+	// Library names a file of functions in Scripts. They come before each script, after those of common.lua.
 	Library string
 	// Modes are the ways to acquire: one, or one for writers and one for readers.
 	Modes []Mode
 	// ExtraKeys names the keys of a lock besides the lock itself and its queue.
 	ExtraKeys []string
-	// SetNX says that SET NX may take a free lock: a lock with a single lease is then a
-	// string, "<lease id> <owner>", and the most frequent case needs no script.
+	// SetNX says that SET NX may take a free lock: a lock with a single lease is then a string, "<lease id> <owner>",
+	// and the most frequent case needs no script.
 	SetNX bool
 }
 
@@ -38,11 +35,10 @@ type Mode struct {
 	Name string
 	// Acquire names the script.
 	Acquire string
-	// AllQueueInRedis has every waiter join the lock's queue in Redis. Otherwise the
-	// waiters of a process share one entry there: only the first of them asks.
+	// AllQueueInRedis has every waiter join the lock's queue in Redis. Otherwise the waiters of a process share one
+	// entry there: only the first of them asks.
 	AllQueueInRedis bool
-	// LocalHandover lets a release make the next waiter of the same process the holder,
-	// where the script agrees.
+	// LocalHandover lets a release make the next waiter of the same process the holder, where the script agrees.
 	LocalHandover bool
 }
 

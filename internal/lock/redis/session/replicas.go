@@ -33,8 +33,8 @@ func (s *Session) awaitReplicas(ctx context.Context, r *request, g *grant) error
 }
 
 // confirm renews the lease and waits until the replicas have that. WAIT counts those that have all writes of its own
-// connection. The lock may have been granted over another one, even that of another process, so the renewal is the write
-// that is waited for: a replica that has it has everything before it.
+// connection. The lock may have been granted over another one, even that of another process, so the renewal is the
+// write that is waited for: a replica that has it has everything before it.
 func (s *Session) confirm(ctx context.Context, r *request) error {
 	client, err := s.nodeOf(ctx, r)
 	if err != nil {

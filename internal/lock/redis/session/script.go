@@ -14,8 +14,8 @@ func (b *batcher) run(ctx context.Context, s *redisscript.Script, keys []string,
 	return runBy(ctx, b.send, s, keys, argv...)
 }
 
-// runDirect is run for an operation that is repeated where its outcome is unknown: the caller
-// may send the command itself.
+// runDirect is run for an operation that is repeated where its outcome is unknown: the caller may send the command
+// itself.
 func (b *batcher) runDirect(ctx context.Context, s *redisscript.Script, keys []string, argv ...any) *call {
 	return runBy(ctx, b.do, s, keys, argv...)
 }

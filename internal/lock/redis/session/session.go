@@ -15,9 +15,9 @@ import (
 	"seckill/internal/lock/watchdog"
 )
 
-// Client is what a session needs of go-redis. [redis.UniversalClient] implements it: a
-// single node, the primary behind a sentinel, or a cluster. A *redis.Client should have
-// ContextTimeoutEnabled; a goroutine alone is then a fifth faster.
+// Client is what a session needs of go-redis. [redis.UniversalClient] implements it: a single node, the primary behind
+// a sentinel, or a cluster. A *redis.Client should have ContextTimeoutEnabled; a goroutine alone is then a fifth
+// faster.
 type Client interface {
 	// Pipeline sends commands together; in a cluster, to each node its own.
 	Pipeline() redis.Pipeliner
@@ -25,8 +25,8 @@ type Client interface {
 	Subscribe(ctx context.Context, channels ...string) *redis.PubSub
 }
 
-// Session is one mechanism in one process. It is safe for use by many goroutines. A
-// process needs only one: its waiters share a connection and its leases a watchdog.
+// Session is one mechanism in one process. It is safe for use by many goroutines. A process needs only one: its waiters
+// share a connection and its leases a watchdog.
 type Session struct {
 	client   Client
 	config   Config
@@ -56,8 +56,8 @@ var (
 	_ lock.ForceReleaser = (*Session)(nil)
 )
 
-// New checks the configuration ([lock.ErrInvalid]) and starts the background goroutines.
-// It does not talk to Redis yet. Close stops everything.
+// New checks the configuration ([lock.ErrInvalid]) and starts the background goroutines. It does not talk to Redis yet.
+// Close stops everything.
 func New(client Client, protocol Protocol, config Config) (*Session, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: %s needs a Redis client", lock.ErrInvalid, protocol.Name)
@@ -89,8 +89,8 @@ func New(client Client, protocol Protocol, config Config) (*Session, error) {
 	return s, nil
 }
 
-// Close ends every wait and stops the watchdog, which tells the holders. It releases
-// nothing: release first. When it returns, no goroutine of the session is left.
+// Close ends every wait and stops the watchdog, which tells the holders. It releases nothing: release first. When it
+// returns, no goroutine of the session is left.
 func (s *Session) Close() error {
 	s.once.Do(func() {
 		s.mu.Lock()

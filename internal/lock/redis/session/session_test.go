@@ -75,8 +75,7 @@ func all() map[string]maker {
 	return map[string]maker{"reentrant": newReentrant, "fenced": newFenced, "fair": newFair, "rw": newRW}
 }
 
-// network connects one process to Redis. Commands and messages use separate connections, and
-// each can be held up.
+// network connects one process to Redis. Commands and messages use separate connections, and each can be held up.
 type network struct {
 	*redis.Client
 	messages *redis.Client
@@ -228,8 +227,7 @@ func (n *network) stopAt(t *testing.T, s *stop) *stop {
 	return s
 }
 
-// scriptArgs returns the number of arguments of a script, without its keys. It tells the
-// scripts of a session apart.
+// scriptArgs returns the number of arguments of a script, without its keys. It tells the scripts of a session apart.
 func scriptArgs(args []any) int {
 	if keys, ok := args[min(2, len(args)-1)].(int); ok {
 		return len(args) - 3 - keys
@@ -237,8 +235,8 @@ func scriptArgs(args []any) int {
 	return 0
 }
 
-// attempt matches the script that acquires, waiterAttempt only where a waiter asks, and the
-// others the scripts that release, renew, and remove a queue entry.
+// attempt matches the script that acquires, waiterAttempt only where a waiter asks, and the others the scripts that
+// release, renew, and remove a queue entry.
 func attempt(args []any) bool       { return scriptArgs(args) == 7 }
 func waiterAttempt(args []any) bool { return attempt(args) && args[len(args)-4] != "" }
 func releasing(args []any) bool     { return scriptArgs(args) == 8 }

@@ -8,9 +8,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// wait waits in the queue until the lock is handed over, an attempt succeeds or fails, or
-// time is up. It is safe because of the order: subscribe, try, and only then sleep, never
-// longer than the holder's lease. So a lost message costs no more than that.
+// wait waits in the queue until the lock is handed over, an attempt succeeds or fails, or time is up. It is safe
+// because of the order: subscribe, try, and only then sleep, never longer than the holder's lease. So a lost message
+// costs no more than that.
 func (s *Session) wait(ctx, limit context.Context, r *request) (held *lock.Held, err error) {
 	limit, cancel := context.WithCancel(limit)
 	defer cancel()
@@ -59,8 +59,8 @@ func (s *Session) waitError(ctx context.Context, r *request, w *waiter) error {
 	return err
 }
 
-// awaitHandover waits briefly for a handover that is under way: a lock that is handed over
-// at the last moment has to be used or released.
+// awaitHandover waits briefly for a handover that is under way: a lock that is handed over at the last moment has to be
+// used or released.
 func (q *waitQueues) awaitHandover(w *waiter) *handoverResult {
 	q.mu.Lock()
 	done := w.handoverDone
@@ -78,8 +78,7 @@ func (q *waitQueues) awaitHandover(w *waiter) *handoverResult {
 	return w.handover
 }
 
-// leave leaves the queue and removes the entry in Redis. Where that takes long it
-// continues in the background.
+// leave leaves the queue and removes the entry in Redis. Where that takes long it continues in the background.
 func (s *Session) leave(w *waiter, granted bool) {
 	entry := s.waiters.leave(w, granted)
 	if entry == "" {

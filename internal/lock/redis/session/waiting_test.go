@@ -19,8 +19,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// A waiter that died has the first entry in the queue. Callers that come and go meanwhile,
-// with a wait or without, do not keep that entry alive.
+// A waiter that died has the first entry in the queue. Callers that come and go meanwhile, with a wait or without, do
+// not keep that entry alive.
 func TestDeadWaiterKeepsFreeLockBriefly(t *testing.T) {
 	const place = 600 * time.Millisecond
 	visits := map[string]struct {
@@ -99,9 +99,8 @@ func startRW(t *testing.T, server *simulate.Redis, config session.Config) (*rw.L
 	return m.(*rw.Locker), n
 }
 
-// When a writer releases, all waiting readers get in before the next writer: also those of a
-// process that receives the message late, after the readers of another process have come and
-// gone.
+// When a writer releases, all waiting readers get in before the next writer: also those of a process that receives the
+// message late, after the readers of another process have come and gone.
 func TestReadersGoBeforeNextWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, config := simulate.NewRedis(t), session.Config{Prefix: "t:"}
@@ -190,9 +189,8 @@ func TestDeadReaderCostsNoTime(t *testing.T) {
 	}
 }
 
-// A server that hangs during a handover lets both sides run out of time: the release has no
-// reply, and the next waiter's limit ends. Run with -race: both use the same acquisition. It
-// leaves no lock behind.
+// A server that hangs during a handover lets both sides run out of time: the release has no reply, and the next
+// waiter's limit ends. Run with -race: both use the same acquisition. It leaves no lock behind.
 func TestLimitEndsDuringHandover(t *testing.T) {
 	for name, create := range all() {
 		bubble(t, name, func(t *testing.T) {
@@ -246,8 +244,8 @@ func TestWaitLimitOnServerThatHangs(t *testing.T) {
 	}
 }
 
-// An acquisition that may wait, and whose context ends while the refusal of its first
-// attempt is on its way, ends with the context's error: its wait was not over.
+// An acquisition that may wait, and whose context ends while the refusal of its first attempt is on its way, ends with
+// the context's error: its wait was not over.
 func TestContextEndsWithTheFirstRefusal(t *testing.T) {
 	for name, create := range all() {
 		bubble(t, name, func(t *testing.T) {

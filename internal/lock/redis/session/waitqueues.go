@@ -12,10 +12,9 @@ import (
 	"seckill/internal/lock"
 )
 
-// waitQueues holds the waiters of this process: one queue for each lock and mode, in order
-// of arrival. Only the head of a queue talks to Redis, so a process costs Redis one waiter
-// per lock, however many of its goroutines want it. Where a protocol has to know every
-// waiter (Mode.AllQueueInRedis), each of them asks.
+// waitQueues holds the waiters of this process: one queue for each lock and mode, in order of arrival. Only the head of
+// a queue talks to Redis, so a process costs Redis one waiter per lock, however many of its goroutines want it. Where a
+// protocol has to know every waiter (Mode.AllQueueInRedis), each of them asks.
 type waitQueues struct {
 	listener     *listener
 	pollInterval time.Duration
@@ -48,8 +47,7 @@ type keyQueue struct {
 	until  time.Time // zero: no expiry
 }
 
-// waiter is an acquisition that waits in a keyQueue. The mutex of the waitQueues guards
-// all of it except wake.
+// waiter is an acquisition that waits in a keyQueue. The mutex of the waitQueues guards all of it except wake.
 type waiter struct {
 	queue *keyQueue
 	elem  *list.Element
@@ -84,8 +82,8 @@ func newWaitQueues(listener *listener, config Config) *waitQueues {
 	}
 }
 
-// expected reports whether r has to expect that the lock is taken: somebody in this process
-// waits for it, or had to wait for it within the last idleTTL.
+// expected reports whether r has to expect that the lock is taken: somebody in this process waits for it, or had to
+// wait for it within the last idleTTL.
 func (q *waitQueues) expected(r *request) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,8 +91,7 @@ func (q *waitQueues) expected(r *request) bool {
 	return k != nil && (k.waiters.Len() > 0 || k.contended)
 }
 
-// count returns how many wait for a lock in this process, and how many of them have an
-// entry in Redis.
+// count returns how many wait for a lock in this process, and how many of them have an entry in Redis.
 func (q *waitQueues) count(lockName string) (waiting, inRedis int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -112,9 +109,8 @@ func (q *waitQueues) count(lockName string) (waiting, inRedis int) {
 	return waiting, inRedis
 }
 
-// idleTTL is how long an empty queue stays subscribed to its channel. A waiter that comes
-// back within that time saves SUBSCRIBE and UNSUBSCRIBE, and the first attempt as well where
-// the lock was contended.
+// idleTTL is how long an empty queue stays subscribed to its channel. A waiter that comes back within that time saves
+// SUBSCRIBE and UNSUBSCRIBE, and the first attempt as well where the lock was contended.
 const idleTTL = 100 * time.Millisecond
 
 // removeIdle removes a queue in which nobody waits.
@@ -144,8 +140,7 @@ func (q *waitQueues) join(r *request, channel func() string) *waiter {
 	w.elem = k.waiters.PushBack(w)
 	switch {
 	case r.mode.AllQueueInRedis:
-		// It asks now to be queued in order of arrival, and again once subscribed: it
-		// missed the messages before that.
+		// It asks now to be queued in order of arrival, and again once subscribed: it missed the messages before that.
 		w.attemptNow = true
 	case k.waiters.Len() == 1:
 		w.becomeHead()
@@ -153,15 +148,13 @@ func (q *waitQueues) join(r *request, channel func() string) *waiter {
 	return w
 }
 
-// becomeHead lets the new head of a queue ask: at once where it would receive messages,
-// else after the poll interval.
+// becomeHead lets the new head of a queue ask: at once where it would receive messages, else after the poll interval.
 func (w *waiter) becomeHead() {
 	w.attemptNow, w.attemptAt = w.queue.subscribed.Load(), time.Now().Add(w.queue.all.pollInterval)
 	w.notify()
 }
 
-// leave removes a waiter and returns its entry in Redis, which has to be removed too, or
-// "" where it has none.
+// leave removes a waiter and returns its entry in Redis, which has to be removed too, or "" where it has none.
 func (q *waitQueues) leave(w *waiter, granted bool) (entry string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -211,8 +204,8 @@ func (w *waiter) entry() string {
 	return fmt.Sprintf("%s %s %d %s", w.queue.channel, r.leaseID, r.ttl.Milliseconds(), r.owner)
 }
 
-// queueEntry returns the arguments of an attempt that concern the queue in Redis: the
-// caller's entry, "" where it does not wait, and the ticket.
+// queueEntry returns the arguments of an attempt that concern the queue in Redis: the caller's entry, "" where it does
+// not wait, and the ticket.
 func (q *waitQueues) queueEntry(w *waiter) (entry, ticket string) {
 	if w == nil {
 		return "", "0"
@@ -222,8 +215,7 @@ func (q *waitQueues) queueEntry(w *waiter) (entry, ticket string) {
 	return w.entry(), *w.ticketRef()
 }
 
-// ticketRef is where the ticket of w is kept: its own, or the one that the heads of its
-// queue share.
+// ticketRef is where the ticket of w is kept: its own, or the one that the heads of its queue share.
 func (w *waiter) ticketRef() *string {
 	if w.queue.key.mode.AllQueueInRedis {
 		return &w.ticket
@@ -289,8 +281,8 @@ func (w *waiter) notify() {
 	}
 }
 
-// onSubscribed is called when the subscription to the queue's channel is confirmed. The
-// waiters ask, because they missed the messages before that.
+// onSubscribed is called when the subscription to the queue's channel is confirmed. The waiters ask, because they
+// missed the messages before that.
 func (k *keyQueue) onSubscribed() {
 	k.all.mu.Lock()
 	defer k.all.mu.Unlock()
@@ -298,8 +290,7 @@ func (k *keyQueue) onSubscribed() {
 	k.eachAsker(func(w *waiter) { w.requestAttempt() })
 }
 
-// onMessage is called with a message on the queue's channel. The package's documentation
-// has a table of the messages.
+// onMessage is called with a message on the queue's channel. The package's documentation has a table of the messages.
 func (k *keyQueue) onMessage(payload string) {
 	leaseID, token, granted := parseGranted(payload)
 	k.all.mu.Lock()
@@ -335,15 +326,13 @@ func parseGranted(payload string) (leaseID string, token uint64, ok bool) {
 	return leaseID, token, err == nil
 }
 
-// onGranted is called when a release in another process made w the holder for
-// handoverTTL. That time is counted from w's last refusal. It suffices where a watchdog
-// renews the lease and most of the time is left. Otherwise w asks, finds that it is the
-// holder, and gets its whole lease.
+// onGranted is called when a release in another process made w the holder for handoverTTL. That time is counted from
+// w's last refusal. It suffices where a watchdog renews the lease and most of the time is left. Otherwise w asks, finds
+// that it is the holder, and gets its whole lease.
 //
-// The last refusal came before the grant: a grant removes w's entry from the queue, and only
-// w adds it again, so the first refusal after a grant finds it gone. Where a refusal did, or
-// the reply to an attempt was lost, this message may be late and the grant over. w asks then
-// too.
+// The last refusal came before the grant: a grant removes w's entry from the queue, and only w adds it again, so the
+// first refusal after a grant finds it gone. Where a refusal did, or the reply to an attempt was lost, this message may
+// be late and the grant over. w asks then too.
 func (w *waiter) onGranted(token uint64) {
 	w.named = true
 	first := min(w.req.ttl, w.queue.all.handoverTTL)
@@ -367,8 +356,8 @@ func (k *keyQueue) eachAsker(f func(*waiter)) {
 	}
 }
 
-// next says what w has to do: take the lock that was handed to it, ask, or sleep until
-// wakeAt (zero: until it is notified).
+// next says what w has to do: take the lock that was handed to it, ask, or sleep until wakeAt (zero: until it is
+// notified).
 func (q *waitQueues) next(w *waiter) (handover *handoverResult, ask bool, wakeAt time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

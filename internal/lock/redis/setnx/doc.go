@@ -1,5 +1,4 @@
-// Package setnx is the lock that everybody writes first: SETNX to acquire, DEL to
-// release.
+// Package setnx is the lock that everybody writes first: SETNX to acquire, DEL to release.
 //
 // # Algorithm
 //
@@ -10,8 +9,7 @@
 //
 // # States
 //
-// The key exists or it does not. There is no state for "its holder is dead": that is the
-// flaw.
+// The key exists or it does not. There is no state for "its holder is dead": that is the flaw.
 //
 // # What is not guaranteed
 //
@@ -29,6 +27,6 @@
 // # How to see it break
 //
 // Sell a voucher under {"lock":"setnx","scope":"voucher","faults":[{"point":"holder-crash",
-// "effect":"abandon","probability":0.05}]}: after the crash every buyer gets "busy" until
-// the end of the sale. In the conformance suite, freed-after-death shows it.
+// "effect":"abandon","probability":0.05}]}: after the crash every buyer gets "busy" until the end of the sale. In the
+// conformance suite, freed-after-death shows it.
 package setnx

@@ -6,13 +6,13 @@
 //	PEXPIRE key ttl
 //	DEL key
 //
-// This is what people wrote who knew the flaw of package setnx, before SET accepted NX
-// and PX together. Waiters poll every few milliseconds.
+// This is what people wrote who knew the flaw of package setnx, before SET accepted NX and PX together. Waiters poll
+// every few milliseconds.
 //
 // # States
 //
-// Free, held without an end, held until the lease ends. A lock is in the second state for
-// one round trip; a holder that dies there leaves it there.
+// Free, held without an end, held until the lease ends. A lock is in the second state for one round trip; a holder that
+// dies there leaves it there.
 //
 // # What is not guaranteed
 //
@@ -31,7 +31,7 @@
 // # How to see it break
 //
 // Sell a voucher under {"lock":"setnx-expire","scope":"voucher","faults":[{"point":
-// "between-setnx-and-expire","effect":"abandon","probability":0.05}]}: after the crash
-// every buyer gets "busy" until the end of the sale. In the conformance suite a holder
-// dies after PEXPIRE, so freed-after-death holds; in TestDiesBetweenSetNXAndExpire it dies before.
+// "between-setnx-and-expire","effect":"abandon","probability":0.05}]}: after the crash every buyer gets "busy" until
+// the end of the sale. In the conformance suite a holder dies after PEXPIRE, so freed-after-death holds; in
+// TestDiesBetweenSetNXAndExpire it dies before.
 package setnxexpire

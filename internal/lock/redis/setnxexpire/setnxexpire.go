@@ -42,8 +42,7 @@ func try(ctx context.Context, a plain.Attempt) (lock.Lease, error) {
 	return nil, err
 }
 
-// expire sets the expiry of a key that was just taken, and returns when it is. Until
-// then the key has none.
+// expire sets the expiry of a key that was just taken, and returns when it is. Until then the key has none.
 func expire(ctx context.Context, a plain.Attempt) (until time.Time, err error) {
 	if err := lock.FaultsFrom(ctx).Pass(ctx, lock.BetweenSetNXAndExpire); err != nil {
 		return time.Time{}, err

@@ -1,5 +1,5 @@
-// Package threadid is SET NX PX with a number as the value, which a release compares
-// before it deletes. The number is unique within one process only.
+// Package threadid is SET NX PX with a number as the value, which a release compares before it deletes. The number is
+// unique within one process only.
 //
 // # Algorithm
 //
@@ -8,14 +8,12 @@
 //	GET key                        nil: expired; another number: lost
 //	DEL key                        if the number was its own
 //
-// The classic recipe stores the id of the thread. A goroutine has none, so each
-// acquisition takes the next number of its process, starting at 1. Waiters poll every few
-// milliseconds.
+// The classic recipe stores the id of the thread. A goroutine has none, so each acquisition takes the next number of
+// its process, starting at 1. Waiters poll every few milliseconds.
 //
 // # States
 //
-// Free, or held until the lease ends. A release passes through a third state: compared
-// and not yet deleted.
+// Free, or held until the lease ends. A release passes through a third state: compared and not yet deleted.
 //
 // # What is not guaranteed
 //
@@ -37,8 +35,7 @@
 //
 // Sell a voucher, through two processes and to four buyers at a time, under
 // {"lock":"thread-id","scope":"voucher","stock":"unguarded","lock_ttl_ms":200,
-// "faults":[{"point":"critical-section","pause_ms":100},{"point":"before-release",
-// "pause_ms":150}]}: it oversells. Under uuid it does not, because all work ends within
-// its lease and only releases are late. In the conformance suite, releases-only-own
-// shows it.
+// "faults":[{"point":"critical-section","pause_ms":100},{"point":"before-release", "pause_ms":150}]}: it oversells.
+// Under uuid it does not, because all work ends within its lease and only releases are late. In the conformance suite,
+// releases-only-own shows it.
 package threadid

@@ -38,9 +38,8 @@ func try(ctx context.Context, a plain.Attempt) (lock.Lease, error) {
 	return lock.Deliver(ctx, lease)
 }
 
-// releaser returns a release that compares the number before it deletes the key. It
-// remembers a DEL whose outcome is unknown: if the next release finds the key gone before
-// the lease could have ended, that DEL deleted it.
+// releaser returns a release that compares the number before it deletes the key. It remembers a DEL whose outcome is
+// unknown: if the next release finds the key gone before the lease could have ended, that DEL deleted it.
 func releaser(a plain.Attempt, until time.Time, faults *lock.Faults) func(context.Context) error {
 	unknown := false
 	return func(ctx context.Context) error {

@@ -17,9 +17,9 @@ func New(client plain.Client, config plain.Config) (*plain.Locker, error) {
 	return open(client, config, "uuid", func(a plain.Attempt) string { return a.Name })
 }
 
-// NewReadingWrongKey returns a locker that makes the mistake of a listing that is often copied: the unlock calls GET with
-// its own value instead of the lock's key. There is no such key, so a holder never recognises its own lock and never
-// deletes it: the key stays until its lease ends. Its keys have a namespace of their own.
+// NewReadingWrongKey returns a locker that makes the mistake of a listing that is often copied: the unlock calls GET
+// with its own value instead of the lock's key. There is no such key, so a holder never recognises its own lock and
+// never deletes it: the key stays until its lease ends. Its keys have a namespace of their own.
 func NewReadingWrongKey(client plain.Client, config plain.Config) (*plain.Locker, error) {
 	return open(client, config, "uuid-wrong-key", func(a plain.Attempt) string { return a.Value })
 }
@@ -47,9 +47,9 @@ func try(ctx context.Context, a plain.Attempt, reads string) (lock.Lease, error)
 	return nil, &lock.NotAcquiredError{Key: a.Key, Holder: plain.Holder(found)}
 }
 
-// releaser returns a release that compares the value and then deletes the key, in two
-// commands. It remembers a DEL whose outcome is unknown: if the next release finds the key
-// gone before the lease could have ended, that DEL deleted it.
+// releaser returns a release that compares the value and then deletes the key, in two commands. It remembers a DEL
+// whose outcome is unknown: if the next release finds the key gone before the lease could have ended, that DEL deleted
+// it.
 func releaser(a plain.Attempt, reads string, until time.Time, faults *lock.Faults) func(context.Context) error {
 	unknown := false
 	return func(ctx context.Context) error {

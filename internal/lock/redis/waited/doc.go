@@ -1,21 +1,21 @@
-// Package waited is reentrant, whose holder gets the lock once replicas have acknowledged it (WAIT). It narrows the window in
-// which a failover forgets a lock. It does not close it.
+// Package waited is reentrant, whose holder gets the lock once replicas have acknowledged it (WAIT). It narrows the
+// window in which a failover forgets a lock. It does not close it.
 //
 // # Algorithm
 //
-// As [seckill/internal/lock/redis/reentrant], under keys of its own. Each grant, also one that a release hands over to a
-// waiter, is followed by one pipeline on one connection:
+// As [seckill/internal/lock/redis/reentrant], under keys of its own. Each grant, also one that a release hands over to
+// a waiter, is followed by one pipeline on one connection:
 //
 //	EVALSHA renew.lua …   the lease counts from here
 //	WAIT replicas ms      how many replicas have this write, and so everything before it
 //
-// WAIT counts replicas that have the writes of its own connection. The grant may have come over another connection, or from
-// the release of another process. The renewal makes a write of this one, which is later than the grant in the one stream
-// that replicas receive.
+// WAIT counts replicas that have the writes of its own connection. The grant may have come over another connection, or
+// from the release of another process. The renewal makes a write of this one, which is later than the grant in the one
+// stream that replicas receive.
 //
-// If fewer than Config.Replicas (1) replicas acknowledge within Config.CommandTimeout (1 s), the lock is released, and the
-// error is [lock.ErrUnavailable] with the number of those that did. It is not ErrNotAcquired: nobody else has the lock, and
-// to wait for it would not help. The wait for replicas comes on top of the wait for the lock.
+// If fewer than Config.Replicas (1) replicas acknowledge within Config.CommandTimeout (1 s), the lock is released, and
+// the error is [lock.ErrUnavailable] with the number of those that did. It is not ErrNotAcquired: nobody else has the
+// lock, and to wait for it would not help. The wait for replicas comes on top of the wait for the lock.
 //
 // # States
 //
@@ -40,6 +40,6 @@
 //
 // # How to see it break
 //
-// The laboratory's experiment waited-other-replica shows it. One of two replicas is cut off. The other one acknowledges the
-// lock. Then the replica that was cut off is promoted, and there are two holders. TestPromotion does the same.
+// The laboratory's experiment waited-other-replica shows it. One of two replicas is cut off. The other one acknowledges
+// the lock. Then the replica that was cut off is promoted, and there are two holders. TestPromotion does the same.
 package waited

@@ -14,8 +14,8 @@ type Config = session.Config
 // goroutines; a process needs only one.
 type Locker = session.Session
 
-// New checks the configuration (lock.ErrInvalid) and starts the background goroutines, which Close stops. It does not talk
-// to Redis yet.
+// New checks the configuration (lock.ErrInvalid) and starts the background goroutines, which Close stops. It does not
+// talk to Redis yet.
 func New(client session.Client, config Config) (*Locker, error) {
 	config.Replicas = cmp.Or(config.Replicas, 1)
 	return session.New(client, reentrant.Protocol("waited"), config)

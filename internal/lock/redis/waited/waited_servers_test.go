@@ -15,9 +15,9 @@ import (
 // patience is how long a replica may take to acknowledge a lock on a slow machine.
 const patience = 20 * time.Second
 
-// A replica that acknowledged the lock has it when it is promoted: there is no second holder. One that did not, because it is
-// cut off, grants it again although another replica had acknowledged it: WAIT says how many have it and not which one will
-// be promoted.
+// A replica that acknowledged the lock has it when it is promoted: there is no second holder. One that did not, because
+// it is cut off, grants it again although another replica had acknowledged it: WAIT says how many have it and not which
+// one will be promoted.
 func TestPromotion(t *testing.T) {
 	for name, promoteCut := range map[string]bool{"of the replica that has it": false, "of the other one": true} {
 		t.Run(name, func(t *testing.T) {

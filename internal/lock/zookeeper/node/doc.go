@@ -1,5 +1,5 @@
-// Package node implements the lock zk-node as one ephemeral znode. A caller that finds it
-// taken watches it, and all waiters try again when it is deleted.
+// Package node implements the lock zk-node as one ephemeral znode. A caller that finds it taken watches it, and all
+// waiters try again when it is deleted.
 //
 // # Algorithm
 //
@@ -9,23 +9,21 @@
 //	watch  <prefix>/zk-node/<key>          create again when it is deleted
 //	delete both                            both or neither
 //
-// ZooKeeper has no compare-and-delete by content, and the marker replaces it. A delete can
-// require a version, but every node begins with version 0. To read a node, compare the
-// owner and then delete it could delete the node of the next holder. The name of the
-// marker is new for every acquisition, and the marker is deleted together with the node
-// when the session ends. A multi request that deletes both is the compare-and-delete.
+// ZooKeeper has no compare-and-delete by content, and the marker replaces it. A delete can require a version, but every
+// node begins with version 0. To read a node, compare the owner and then delete it could delete the node of the next
+// holder. The name of the marker is new for every acquisition, and the marker is deleted together with the node when
+// the session ends. A multi request that deletes both is the compare-and-delete.
 //
-// The fencing token is the zxid with which the server created the node. It grows with
-// every change in the ensemble, for all keys.
+// The fencing token is the zxid with which the server created the node. It grows with every change in the ensemble, for
+// all keys.
 //
-// An acquisition takes one request, a release one. (The holder also watches the marker, so
-// that it is told when the marker is deleted.) All waiters of a process share one watch.
+// An acquisition takes one request, a release one. (The holder also watches the marker, so that it is told when the
+// marker is deleted.) All waiters of a process share one watch.
 //
 // # States
 //
-// A lock is free, or held until the release, the end of a fixed lease, or the end of the
-// session of the holder's process. Package zkio describes sessions, lost replies and
-// leases.
+// A lock is free, or held until the release, the end of a fixed lease, or the end of the session of the holder's
+// process. Package zkio describes sessions, lost replies and leases.
 //
 // # What is not guaranteed
 //
@@ -55,16 +53,15 @@
 //
 // # How to see it break
 //
-// Stop a process that holds the lock (kill -STOP) for longer than the session timeout, let
-// another process acquire, and continue the first one. For a moment both are working.
-// TestTellsPausedProcess does this and shows that the first one has the smaller token.
+// Stop a process that holds the lock (kill -STOP) for longer than the session timeout, let another process acquire, and
+// continue the first one. For a moment both are working. TestTellsPausedProcess does this and shows that the first one
+// has the smaller token.
 //
 // With the service, start two instances with the policy {"lock":"zk-node",
 // "scope":"voucher","stock":"unguarded","placement":"inside-tx","faults":
-// [{"point":"critical-section","pause_ms":1500}]}. Send an order to the first instance,
-// stop it during the pause, send an order to the second one, wait, and continue the
-// first. Both orders are confirmed, but the stock has decreased by one only (with
-// "inside-tx" the transaction does not end with the lock).
+// [{"point":"critical-section","pause_ms":1500}]}. Send an order to the first instance, stop it during the pause, send
+// an order to the second one, wait, and continue the first. Both orders are confirmed, but the stock has decreased by
+// one only (with "inside-tx" the transaction does not end with the lock).
 //
 // TestReleaseWakesTheHerd counts the requests of the herd.
 package node

@@ -31,8 +31,7 @@ var (
 	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on client, which the caller closes. It returns [lock.ErrInvalid] if
-// client is nil.
+// New returns a Locker on client, which the caller closes. It returns [lock.ErrInvalid] if client is nil.
 func New(client *zkio.Client, config Config) (*Locker, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: zk-node needs a ZooKeeper client", lock.ErrInvalid)
@@ -121,8 +120,8 @@ func (l *Locker) try(ctx context.Context, s *zkio.Session, key string, owner loc
 	}
 }
 
-// recognise returns the token of an attempt whose reply was lost, 0 if it was not granted.
-// If it cannot find out, it deletes the nodes.
+// recognise returns the token of an attempt whose reply was lost, 0 if it was not granted. If it cannot find out, it
+// deletes the nodes.
 func (l *Locker) recognise(ctx context.Context, s *zkio.Session, a zkio.Attempt) (token int64, err error) {
 	token, _, err = zkio.Do(ctx, s, func(conn *zk.Conn) (int64, error) {
 		// This may be another server by now, which has to catch up first.
@@ -156,8 +155,8 @@ func (l *Locker) newAttempt(key string, owner lock.Owner, opts lock.Options) zki
 	}
 }
 
-// creation creates both nodes or neither. The write at the end changes nothing: it is there
-// because its reply contains the zxid, unlike the reply of a create.
+// creation creates both nodes or neither. The write at the end changes nothing: it is there because its reply contains
+// the zxid, unlike the reply of a create.
 func creation(a zkio.Attempt) func(*zk.Conn) (int64, error) {
 	return func(conn *zk.Conn) (int64, error) {
 		data := a.Record.Bytes()
@@ -173,8 +172,7 @@ func creation(a zkio.Attempt) func(*zk.Conn) (int64, error) {
 	}
 }
 
-// deletion deletes both nodes or neither. Without the marker, the lock is free or has
-// another holder by now.
+// deletion deletes both nodes or neither. Without the marker, the lock is free or has another holder by now.
 func deletion(node, marker string) func(*zk.Conn) error {
 	return func(conn *zk.Conn) error {
 		_, err := conn.Multi(&zk.DeleteRequest{Path: marker, Version: -1}, &zk.DeleteRequest{Path: node, Version: -1})
@@ -192,8 +190,7 @@ func readRecord(node string) func(*zk.Conn) (zkio.Record, error) {
 	}
 }
 
-// Inspect implements [lock.Inspector]. It does not know the waiters, because clients cannot
-// read each other's watches.
+// Inspect implements [lock.Inspector]. It does not know the waiters, because clients cannot read each other's watches.
 func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	state := lock.State{Waiting: lock.WaitingUnknown}
 	s, err := l.client.Session(ctx)

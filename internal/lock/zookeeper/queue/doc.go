@@ -1,5 +1,5 @@
-// Package queue implements the lock zk-queue as a queue of ephemeral sequential znodes. The
-// first node belongs to the holder. Every waiter watches only the node before its own.
+// Package queue implements the lock zk-queue as a queue of ephemeral sequential znodes. The first node belongs to the
+// holder. Every waiter watches only the node before its own.
 //
 // # Algorithm
 //
@@ -10,31 +10,27 @@
 //	watch  the node before the own          when it is deleted: list again
 //	delete the own node                     then the parent, unless it has other children
 //
-// This is the recipe of ZooKeeper's documentation with the id in the name ("protected
-// create"). If the reply to a create is lost, the client does not know the number in the
-// name and finds its node by the id. The id also makes the delete safe, because no other
-// node ever has the same name.
+// This is the recipe of ZooKeeper's documentation with the id in the name ("protected create"). If the reply to a
+// create is lost, the client does not know the number in the name and finds its node by the id. The id also makes the
+// delete safe, because no other node ever has the same name.
 //
-// When the node before is deleted, the lock is not necessarily free: that node's owner may
-// have given up or died in the middle of the queue. So the waiter lists the queue each
-// time.
+// When the node before is deleted, the lock is not necessarily free: that node's owner may have given up or died in the
+// middle of the queue. So the waiter lists the queue each time.
 //
-// The recipe has no try without waiting. A try could enter the queue and leave it again if
-// its node is not the first. But for that moment its node would be in the way: another try
-// would fail although nobody holds the lock, and a late release would mistake the node for
-// the next holder ([lock.ErrLost] instead of [lock.ErrExpired]). Here a try requires
-// version 0 for its write to the parent. Every entry writes to the parent, so version 0
-// means that nobody has entered yet. Either the try's node is the first from its creation
-// on, or the try creates no node. An empty parent that has been used is deleted and created
-// again.
+// The recipe has no try without waiting. A try could enter the queue and leave it again if its node is not the first.
+// But for that moment its node would be in the way: another try would fail although nobody holds the lock, and a late
+// release would mistake the node for the next holder ([lock.ErrLost] instead of [lock.ErrExpired]). Here a try requires
+// version 0 for its write to the parent. Every entry writes to the parent, so version 0 means that nobody has entered
+// yet. Either the try's node is the first from its creation on, or the try creates no node. An empty parent that has
+// been used is deleted and created again.
 //
 // Therefore the first node always belongs to a holder, or to a waiter whose turn it is.
 //
-// The token is the zxid with which the server created the node. The queue has the order of
-// creation, so every holder has a greater token than the holder before it.
+// The token is the zxid with which the server created the node. The queue has the order of creation, so every holder
+// has a greater token than the holder before it.
 //
-// The parent is a container node. If no client could delete it, because the last one died,
-// the server deletes it within about a minute.
+// The parent is a container node. If no client could delete it, because the last one died, the server deletes it within
+// about a minute.
 //
 //	operation   requests
 //	try         2; 3 if the lock is taken
@@ -42,15 +38,14 @@
 //	wake-up     1; 1 more to record the end of a fixed lease
 //	release     2, however many waiters there are
 //
-// (The own node is watched too, so that its owner is told when it is deleted.) Waiters of
-// one process that list the queue at the same moment share one request.
+// (The own node is watched too, so that its owner is told when it is deleted.) Waiters of one process that list the
+// queue at the same moment share one request.
 //
 // # States
 //
-// A node in the queue is waiting, then first (which means holding), then deleted. It is
-// deleted by the release, at the end of a fixed lease, when its owner gives up, or at the
-// end of the session. Package zkio describes sessions, lost replies and leases. A waiter
-// whose session ended, or whose node somebody deleted, enters again at the end of the
+// A node in the queue is waiting, then first (which means holding), then deleted. It is deleted by the release, at the
+// end of a fixed lease, when its owner gives up, or at the end of the session. Package zkio describes sessions, lost
+// replies and leases. A waiter whose session ended, or whose node somebody deleted, enters again at the end of the
 // queue.
 //
 // # What is not guaranteed
@@ -82,17 +77,15 @@
 //
 // # How to see it break
 //
-// Stop a process that holds the lock (kill -STOP) for longer than the session timeout, let
-// another process acquire, and continue the first one. For a moment both are working.
-// TestTellsPausedProcess does this and shows that the first one has the smaller token.
+// Stop a process that holds the lock (kill -STOP) for longer than the session timeout, let another process acquire, and
+// continue the first one. For a moment both are working. TestTellsPausedProcess does this and shows that the first one
+// has the smaller token.
 //
 // With the service, start two instances with the policy {"lock":"zk-queue",
 // "scope":"voucher","stock":"unguarded","placement":"inside-tx","faults":
-// [{"point":"critical-section","pause_ms":1500}]}. Send an order to the first instance,
-// stop it during the pause, send an order to the second one, wait, and continue the
-// first. Both orders are confirmed, but the stock has decreased by one only. With
-// "stock":"fenced" instead of "unguarded" the database refuses the first one's write.
+// [{"point":"critical-section","pause_ms":1500}]}. Send an order to the first instance, stop it during the pause, send
+// an order to the second one, wait, and continue the first. Both orders are confirmed, but the stock has decreased by
+// one only. With "stock":"fenced" instead of "unguarded" the database refuses the first one's write.
 //
-// TestReleaseWakesOne counts the processes that a release wakes: one, where zk-node wakes
-// all.
+// TestReleaseWakesOne counts the processes that a release wakes: one, where zk-node wakes all.
 package queue

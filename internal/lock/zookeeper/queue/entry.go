@@ -28,8 +28,7 @@ type queueEntry struct {
 	token int64
 }
 
-// acquire takes the lock or waits until its node is the first. If it fails it deletes its
-// node.
+// acquire takes the lock or waits until its node is the first. If it fails it deletes its node.
 func (e *queueEntry) acquire(ctx context.Context, limit <-chan time.Time) (lock.Lease, error) {
 	gone, err := e.waitForTurn(ctx, limit)
 	if err != nil {
@@ -68,8 +67,8 @@ func (e *queueEntry) waitForTurn(ctx context.Context, limit <-chan time.Time) (g
 	return gone, nil
 }
 
-// try enters the queue only if nobody is in it. So a failed try never has a node, which
-// could make another try fail or which a late release could mistake for the next holder.
+// try enters the queue only if nobody is in it. So a failed try never has a node, which could make another try fail or
+// which a late release could mistake for the next holder.
 func (e *queueEntry) try(ctx context.Context) error {
 	e.attempt.Began = time.Now()
 	for ctx.Err() == nil {
@@ -90,8 +89,8 @@ func (e *queueEntry) try(ctx context.Context) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, zk.ErrBadVersion):
-			// Somebody has entered and may have left again. The delete succeeds only if
-			// the parent is empty; a used parent does not help a try.
+			// Somebody has entered and may have left again. The delete succeeds only if the parent is empty; a used
+			// parent does not help a try.
 			if _, _, err := zkio.Do(ctx, e.session, e.deleteParent); err != nil {
 				return e.translate(err)
 			}
@@ -119,16 +118,15 @@ func (e *queueEntry) enterForWaiting(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Every entry writes to the parent in the same step and so increases the parent's version.
-// A parent with version 0 has had no entry since its creation.
+// Every entry writes to the parent in the same step and so increases the parent's version. A parent with version 0 has
+// had no entry since its creation.
 const (
 	neverEntered int32 = 0
 	anyVersion   int32 = -1
 )
 
-// enter creates the node if the parent has the given version. The server appends a number
-// to the node's name. If the reply is lost the name is unknown, and enter finds the node
-// by its id.
+// enter creates the node if the parent has the given version. The server appends a number to the node's name. If the
+// reply is lost the name is unknown, and enter finds the node by its id.
 func (e *queueEntry) enter(ctx context.Context, version int32) error {
 	e.touched = true
 	type node struct {
@@ -174,9 +172,8 @@ func (e *queueEntry) enter(ctx context.Context, version int32) error {
 	return nil
 }
 
-// createParent creates the parent if it does not exist, and reports whether it did. The
-// parent is a container: if the last process could not delete it, the server deletes it
-// some time after its last child.
+// createParent creates the parent if it does not exist, and reports whether it did. The parent is a container: if the
+// last process could not delete it, the server deletes it some time after its last child.
 func (e *queueEntry) createParent(ctx context.Context) (created bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	for {
@@ -197,8 +194,8 @@ func (e *queueEntry) createParent(ctx context.Context) (created bool, err error)
 	}
 }
 
-// wait returns when the node is the first. It lists the queue whenever the node ahead is
-// deleted, because that node's owner may have given up in the middle of the queue.
+// wait returns when the node is the first. It lists the queue whenever the node ahead is deleted, because that node's
+// owner may have given up in the middle of the queue.
 func (e *queueEntry) wait(ctx context.Context, limit <-chan time.Time, gone <-chan struct{}) error {
 	for {
 		e.attempt.Began = time.Now() // a lease counts from the list that shows the node first, not from the arrival
@@ -232,8 +229,8 @@ func (e *queueEntry) wait(ctx context.Context, limit <-chan time.Time, gone <-ch
 	}
 }
 
-// writeLeaseEnd writes the end of a fixed lease into the node. When the node was created,
-// the start of the lease was not known.
+// writeLeaseEnd writes the end of a fixed lease into the node. When the node was created, the start of the lease was
+// not known.
 func (e *queueEntry) writeLeaseEnd(ctx context.Context) error {
 	e.attempt.Record = zkio.NewRecord(e.attempt.Record.ID, e.attempt.Record.Owner, e.opts.TTL)
 	_, _, err := zkio.Do(ctx, e.session, func(c *zk.Conn) (*zk.Stat, error) {
@@ -245,8 +242,7 @@ func (e *queueEntry) writeLeaseEnd(ctx context.Context) error {
 	return nil
 }
 
-// translate translates an error of a request. Without the session or the node the entry is
-// lost.
+// translate translates an error of a request. Without the session or the node the entry is lost.
 func (e *queueEntry) translate(err error) error {
 	if e.session.Over() || errors.Is(err, zk.ErrNoNode) {
 		return errEntryLost
@@ -254,8 +250,7 @@ func (e *queueEntry) translate(err error) error {
 	return zkio.Error(err)
 }
 
-// notAcquired returns the error of a refused caller. It names the holder if there still is
-// one.
+// notAcquired returns the error of a refused caller. It names the holder if there still is one.
 func (e *queueEntry) notAcquired(ctx context.Context) error {
 	record, _, err := zkio.Do(ctx, e.session, e.holder)
 	if err != nil && ctx.Err() != nil {

@@ -14,8 +14,7 @@ import (
 	"seckill/internal/lock/zookeeper/zkio"
 )
 
-// holder reads the first node, which belongs to the holder or to a waiter whose turn it
-// is.
+// holder reads the first node, which belongs to the holder or to a waiter whose turn it is.
 func (e *queueEntry) holder(c *zk.Conn) (zkio.Record, error) {
 	for {
 		nodes, err := list(c, e.queue)
@@ -57,8 +56,8 @@ func (e *queueEntry) deleteParent(c *zk.Conn) (struct{}, error) {
 	return struct{}{}, err
 }
 
-// find returns the name of the node with the entry's id, "" if there is none. It is called
-// after a connection broke: this may be another server, which has to catch up first.
+// find returns the name of the node with the entry's id, "" if there is none. It is called after a connection broke:
+// this may be another server, which has to catch up first.
 func (e *queueEntry) find(c *zk.Conn) (string, error) {
 	if _, err := c.Sync(e.queue); err != nil {
 		return "", err
@@ -74,8 +73,8 @@ func (e *queueEntry) find(c *zk.Conn) (string, error) {
 	return names[at], nil
 }
 
-// leave deletes a node ("" is none), and the parent if it has no other children. It returns
-// zk.ErrNoNode if the node did not exist.
+// leave deletes a node ("" is none), and the parent if it has no other children. It returns zk.ErrNoNode if the node
+// did not exist.
 func leave(c *zk.Conn, queue, name string) error {
 	err := zk.ErrNoNode
 	if name != "" {
@@ -87,8 +86,9 @@ func leave(c *zk.Conn, queue, name string) error {
 	return err
 }
 
-// deleteUnused deletes the queue if it has no children. Where the connection breaks it tries again a few times, since the
-// driver fails requests until it has connected again. A container that stays all the same is deleted by the server later.
+// deleteUnused deletes the queue if it has no children. Where the connection breaks it tries again a few times, since
+// the driver fails requests until it has connected again. A container that stays all the same is deleted by the server
+// later.
 func deleteUnused(c *zk.Conn, queue string) {
 	for pause := 10 * time.Millisecond; pause < 200*time.Millisecond; pause *= 2 {
 		if err := c.Delete(queue, -1); err == nil || zkio.Answered(err) {
@@ -115,8 +115,8 @@ func list(c *zk.Conn, queue string) ([]string, error) {
 	return names, nil
 }
 
-// sequence returns the number that the server appended to a node's name. It returns
-// [lock.ErrWrongKind] for a node that does not belong to a queue.
+// sequence returns the number that the server appended to a node's name. It returns [lock.ErrWrongKind] for a node that
+// does not belong to a queue.
 func sequence(name string) (int32, error) {
 	id, digits, ok := strings.Cut(name, "-")
 	n, err := strconv.ParseInt(digits, 10, 32)

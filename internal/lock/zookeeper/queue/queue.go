@@ -18,8 +18,8 @@ type Config struct {
 	Prefix string
 }
 
-// Locker keeps a queue of ephemeral sequential nodes for each lock. The first one belongs
-// to the holder, and every waiter watches the node before its own.
+// Locker keeps a queue of ephemeral sequential nodes for each lock. The first one belongs to the holder, and every
+// waiter watches the node before its own.
 type Locker struct {
 	client *zkio.Client
 	base   string
@@ -32,8 +32,7 @@ var (
 	_ lock.ForceReleaser = (*Locker)(nil)
 )
 
-// New returns a Locker on client, which the caller closes. It returns [lock.ErrInvalid] if
-// client is nil.
+// New returns a Locker on client, which the caller closes. It returns [lock.ErrInvalid] if client is nil.
 func New(client *zkio.Client, config Config) (*Locker, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: zk-queue needs a ZooKeeper client", lock.ErrInvalid)
@@ -105,8 +104,7 @@ func (l *Locker) Inspect(ctx context.Context, key string) (lock.State, error) {
 	return state, zkio.Error(err)
 }
 
-// ForceRelease implements [lock.ForceReleaser]: it deletes the first node of the queue,
-// and so lets the second in.
+// ForceRelease implements [lock.ForceReleaser]: it deletes the first node of the queue, and so lets the second in.
 func (l *Locker) ForceRelease(ctx context.Context, key string) (bool, error) {
 	s, err := l.client.Session(ctx)
 	if err != nil {

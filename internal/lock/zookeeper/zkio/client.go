@@ -19,13 +19,11 @@ type DialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 type Config struct {
 	// Servers are the members of the ensemble, each as host:port.
 	Servers []string
-	// SessionTimeout is how long the nodes of a dead process stay, and how long a
-	// process that is cut off may rely on its locks. The server may grant a longer or
-	// shorter timeout. Default 10 s.
+	// SessionTimeout is how long the nodes of a dead process stay, and how long a process that is cut off may rely on
+	// its locks. The server may grant a longer or shorter timeout. Default 10 s.
 	SessionTimeout time.Duration
-	// CommandTimeout is how long a request waits while nothing arrives. Then the client
-	// reconnects in the same session. Default a quarter of SessionTimeout, at most
-	// 1 s.
+	// CommandTimeout is how long a request waits while nothing arrives. Then the client reconnects in the same session.
+	// Default a quarter of SessionTimeout, at most 1 s.
 	CommandTimeout time.Duration
 	// Dial opens connections. Default: DialContext of a net.Dialer.
 	Dial DialFunc
@@ -50,8 +48,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a session must
-// outlast a failed command and its repetition.
+// Validate returns [lock.ErrInvalid] for a configuration that cannot work: a session must outlast a failed command and
+// its repetition.
 func (c Config) Validate() error {
 	switch {
 	case len(c.Servers) == 0:
@@ -65,8 +63,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Client has one session for all lockers of a process. It opens a session with the first
-// request, and a new one with the first request after a session is over.
+// Client has one session for all lockers of a process. It opens a session with the first request, and a new one with
+// the first request after a session is over.
 type Client struct {
 	config  Config
 	running sync.WaitGroup // the sessions that have not shut down, and their goroutines
@@ -87,8 +85,8 @@ func Open(config Config) (*Client, error) {
 	return &Client{config: config}, nil
 }
 
-// Close tells all holders and ends the session. The server deletes its nodes at once, or
-// after the session timeout if it cannot be reached. Close waits for all background work.
+// Close tells all holders and ends the session. The server deletes its nodes at once, or after the session timeout if
+// it cannot be reached. Close waits for all background work.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -101,8 +99,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Session returns the current session, connected, or a new one if the last is over. It
-// returns [lock.ErrUnavailable] after Config.CommandTimeout, or the error of ctx.
+// Session returns the current session, connected, or a new one if the last is over. It returns [lock.ErrUnavailable]
+// after Config.CommandTimeout, or the error of ctx.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -13,9 +13,8 @@ const (
 	lastPause  = 250 * time.Millisecond
 )
 
-// hostProvider returns the servers in turn. With the driver's own provider it waits a whole
-// second before it dials the only server of a list again; the session may not last so
-// long.
+// hostProvider returns the servers in turn. With the driver's own provider it waits a whole second before it dials the
+// only server of a list again; the session may not last so long.
 type hostProvider struct {
 	over <-chan struct{}
 
@@ -43,9 +42,8 @@ func (h *hostProvider) Len() int {
 	return len(h.servers)
 }
 
-// Next implements zk.HostProvider. If the second result is true, the driver checks whether
-// it was closed and otherwise sleeps for a second. That is right for a session that is
-// over.
+// Next implements zk.HostProvider. If the second result is true, the driver checks whether it was closed and otherwise
+// sleeps for a second. That is right for a session that is over.
 func (h *hostProvider) Next() (string, bool) {
 	server, pause := h.step()
 	select {

@@ -19,20 +19,18 @@ type Attempt struct {
 	// TTL is the fixed lease, counted from Began. 0 means as long as the session lives.
 	TTL   time.Duration
 	Began time.Time
-	// Node holds the record. Marker exists exactly as long as the lock is held by this
-	// attempt. Both may be one node if its name is unique to the attempt.
+	// Node holds the record. Marker exists exactly as long as the lock is held by this attempt. Both may be one node if
+	// its name is unique to the attempt.
 	Node, Marker string
 	// Handover says how the lock came to this attempt.
 	Handover lock.Handover
-	// Delete deletes the nodes of this attempt and no others. It returns zk.ErrNoNode
-	// if they do not exist.
+	// Delete deletes the nodes of this attempt and no others. It returns zk.ErrNoNode if they do not exist.
 	Delete func(*zk.Conn) error
 	// Holder returns the record of the holder, or zk.ErrNoNode if there is none.
 	Holder func(*zk.Conn) (Record, error)
 }
 
-// lease is a granted attempt. ZooKeeper has sessions and no leases, so this type ends a
-// fixed lease.
+// lease is a granted attempt. ZooKeeper has sessions and no leases, so this type ends a fixed lease.
 type lease struct {
 	Attempt
 	session *Session
@@ -45,9 +43,8 @@ type lease struct {
 	uncertain bool        // a delete was sent and its outcome is unknown
 }
 
-// Hold makes a lease of a granted attempt and delivers it. token is the zxid of the node's
-// creation, which grows with every change on the server. The holder is told when gone is
-// closed.
+// Hold makes a lease of a granted attempt and delivers it. token is the zxid of the node's creation, which grows with
+// every change on the server. The holder is told when gone is closed.
 func (s *Session) Hold(ctx context.Context, a Attempt, token int64, gone <-chan struct{}) (lock.Lease, error) {
 	l := &lease{Attempt: a, session: s, ended: make(chan struct{})}
 	grant := lock.Grant{
@@ -77,8 +74,7 @@ func (s *Session) Hold(ctx context.Context, a Attempt, token int64, gone <-chan 
 	return lock.Deliver(ctx, l.held)
 }
 
-// watch tells the holder when its node was deleted. If the session is over, the session
-// tells the holder the reason.
+// watch tells the holder when its node was deleted. If the session is over, the session tells the holder the reason.
 func (l *lease) watch(gone <-chan struct{}) {
 	select {
 	case <-l.ended:
@@ -102,9 +98,8 @@ func (l *lease) expire() {
 	l.session.DeleteEventually(l.Delete)
 }
 
-// stop is called by a release and by Abandon. After Abandon the nodes are deleted as those
-// of a dead process would be: at the end of the fixed lease, or a session timeout from
-// now.
+// stop is called by a release and by Abandon. After Abandon the nodes are deleted as those of a dead process would be:
+// at the end of the fixed lease, or a session timeout from now.
 func (l *lease) stop() {
 	close(l.ended)
 	s := l.session
@@ -119,9 +114,9 @@ func (l *lease) stop() {
 	}
 }
 
-// release deletes the nodes. If the session is over, or ends during the request, it uses a
-// new session, because the server may not have ended the old one yet. If the server does
-// not answer, it does not try a new session, which would get no answer either.
+// release deletes the nodes. If the session is over, or ends during the request, it uses a new session, because the
+// server may not have ended the old one yet. If the server does not answer, it does not try a new session, which would
+// get no answer either.
 func (l *lease) release(ctx context.Context) error {
 	s := l.session
 	if !s.Over() {
@@ -176,8 +171,8 @@ func (l *lease) lossReason(ctx context.Context, s *Session) error {
 	return Error(err)
 }
 
-// extend moves the end of a fixed lease, also in the record. For a lease without a fixed
-// end it checks that the nodes still exist.
+// extend moves the end of a fixed lease, also in the record. For a lease without a fixed end it checks that the nodes
+// still exist.
 func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error) {
 	s, began := l.session, time.Now()
 	if s.Over() {
@@ -207,9 +202,9 @@ func (l *lease) extend(ctx context.Context, ttl time.Duration) (time.Time, error
 	return l.until, nil
 }
 
-// DeleteEventually deletes the nodes of a failed acquisition or of a lease that has ended.
-// It waits a short time for the server's answer. If the server cannot be reached, it
-// continues in the background until the session is over and its nodes with it.
+// DeleteEventually deletes the nodes of a failed acquisition or of a lease that has ended. It waits a short time for
+// the server's answer. If the server cannot be reached, it continues in the background until the session is over and
+// its nodes with it.
 func (s *Session) DeleteEventually(remove func(*zk.Conn) error) {
 	s.mu.Lock()
 	if s.cause != nil {

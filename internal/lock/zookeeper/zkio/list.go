@@ -18,10 +18,9 @@ type reader struct {
 	next *sharedRead // the request that has not been sent yet
 }
 
-// List returns what list reads at path. Callers must not modify the result. Concurrent
-// callers of one path share a request that is sent after each of them has called, so that
-// a thousand waiters in a queue do not each read a list of a thousand nodes. The error is
-// that of [Do].
+// List returns what list reads at path. Callers must not modify the result. Concurrent callers of one path share a
+// request that is sent after each of them has called, so that a thousand waiters in a queue do not each read a list of
+// a thousand nodes. The error is that of [Do].
 func (s *Session) List(ctx context.Context, path string, list func(*zk.Conn) ([]string, error)) ([]string, error) {
 	if s.Over() {
 		return nil, s.endError()

@@ -8,21 +8,18 @@ import (
 	"time"
 )
 
-// observedConn is one connection. It reads every frame because the driver does not report
-// two facts that a holder needs: the timeout that the server granted, and when the newest
-// answered request was sent.
+// observedConn is one connection. It reads every frame because the driver does not report two facts that a holder
+// needs: the timeout that the server granted, and when the newest answered request was sent.
 //
-// A frame is a length (4 bytes) and its content. The first frame from the server has a
-// protocol version and the timeout in ms. Each later one begins with the number of the
-// answered request (-2 for a ping, -1 for a watch that fires) and the server's zxid
-// (8 bytes).
+// A frame is a length (4 bytes) and its content. The first frame from the server has a protocol version and the timeout
+// in ms. Each later one begins with the number of the answered request (-2 for a ping, -1 for a watch that fires) and
+// the server's zxid (8 bytes).
 //
-// observedConn also stores that zxid instead of the driver. The driver sends the newest
-// zxid to the server when it reconnects and when it sets its watches again. For the
-// watches it reads the value without a lock while another goroutine writes it. That is a
-// data race, and watches that are set from too new a zxid miss what happened while there
-// was no connection. So the driver sees only zxid 0, which it ignores, and observedConn
-// replaces this 0 by the newest zxid in the frames that the driver sends.
+// observedConn also stores that zxid instead of the driver. The driver sends the newest zxid to the server when it
+// reconnects and when it sets its watches again. For the watches it reads the value without a lock while another
+// goroutine writes it. That is a data race, and watches that are set from too new a zxid miss what happened while there
+// was no connection. So the driver sees only zxid 0, which it ignores, and observedConn replaces this 0 by the newest
+// zxid in the frames that the driver sends.
 type observedConn struct {
 	net.Conn
 	session *Session
@@ -55,9 +52,8 @@ func (w *observedConn) handshake() (asked time.Time, granted time.Duration) {
 	return w.asked, w.granted
 }
 
-// SetReadDeadline implements net.Conn. It shortens the deadline for the answer to the
-// greeting, for which the driver waits several session timeouts and sends nothing
-// meanwhile.
+// SetReadDeadline implements net.Conn. It shortens the deadline for the answer to the greeting, for which the driver
+// waits several session timeouts and sends nothing meanwhile.
 func (w *observedConn) SetReadDeadline(t time.Time) error {
 	if limit := time.Now().Add(2 * w.session.client.config.CommandTimeout); !w.greeted && !t.IsZero() && t.After(limit) {
 		t = limit

@@ -29,8 +29,8 @@ func exists(s *zkio.Session, path string) func() error {
 	}
 }
 
-// This test needs the race detector: the driver alone has a race between the replies to
-// requests and the watches that it sets again.
+// This test needs the race detector: the driver alone has a race between the replies to requests and the watches that
+// it sets again.
 func TestReconnectsUnderLoad(t *testing.T) {
 	const reconnections, clients = 20, 4
 	network := locktest.NewNetwork()
@@ -76,8 +76,7 @@ func TestReconnectsUnderLoad(t *testing.T) {
 	<-watched.Gone // the watch survived the reconnections
 }
 
-// A watch is set again from the newest zxid that the client has seen. Only later changes
-// fire it.
+// A watch is set again from the newest zxid that the client has seen. Only later changes fire it.
 func TestWatchIsSetAgainFromTheNewestZxid(t *testing.T) {
 	server, network := testkit.ZooKeeper(t), locktest.NewNetwork()
 	said := &frames{}
@@ -127,8 +126,8 @@ func (f *frames) clear() {
 	f.all = nil
 }
 
-// zxids returns the zxids of the greeting, which is the first frame, and of the request that
-// sets watches. got counts the requests for a node's data.
+// zxids returns the zxids of the greeting, which is the first frame, and of the request that sets watches. got counts
+// the requests for a node's data.
 func (f *frames) zxids() (greeting, set uint64, got int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,13 +12,11 @@ import (
 
 // Record is the content of a lock's node, as JSON that a human can read with zkCli.sh.
 type Record struct {
-	// ID is new for every acquisition. A node belongs to an acquisition exactly if it
-	// has its ID.
+	// ID is new for every acquisition. A node belongs to an acquisition exactly if it has its ID.
 	ID    string     `json:"id"`
 	Owner lock.Owner `json:"owner"`
-	// UntilMS is when a fixed lease ends, in ms since 1970 by the holder's clock. It is
-	// 0 if the lock lasts as long as the session. It is information only: no decision
-	// depends on it.
+	// UntilMS is when a fixed lease ends, in ms since 1970 by the holder's clock. It is 0 if the lock lasts as long as
+	// the session. It is information only: no decision depends on it.
 	UntilMS int64 `json:"until_ms,omitempty"`
 }
 
@@ -49,8 +47,8 @@ func ParseRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// TTL returns how long the lease still runs by this process's clock, [lock.NoExpiry] if it
-// lasts as long as the session.
+// TTL returns how long the lease still runs by this process's clock, [lock.NoExpiry] if it lasts as long as the
+// session.
 func (r Record) TTL() time.Duration {
 	if r.UntilMS == 0 {
 		return lock.NoExpiry
@@ -67,6 +65,6 @@ func (r Record) Taken(key string) error {
 	return e
 }
 
-// Name returns the node name for a key. It has no slash, is never "." or "..", contains
-// neither '!' nor '*', and [url.PathUnescape] reverses it.
+// Name returns the node name for a key. It has no slash, is never "." or "..", contains neither '!' nor '*', and
+// [url.PathUnescape] reverses it.
 func Name(key string) string { return strings.ReplaceAll(url.PathEscape(key), ".", "%2E") }

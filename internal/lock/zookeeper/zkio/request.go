@@ -12,8 +12,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// ready waits until the session can send requests. It returns [lock.ErrUnavailable] if the
-// session is over or has no connection for Config.CommandTimeout.
+// ready waits until the session can send requests. It returns [lock.ErrUnavailable] if the session is over or has no
+// connection for Config.CommandTimeout.
 func (s *Session) ready(ctx context.Context) error {
 	s.mu.Lock()
 	up, isUp := s.up, s.isUp
@@ -38,20 +38,18 @@ func (s *Session) ready(ctx context.Context) error {
 	}
 }
 
-// attempts is how often a request is sent if its reply gets lost. Do waits after each
-// attempt, twice as long as after the one before: 310 ms in all.
+// attempts is how often a request is sent if its reply gets lost. Do waits after each attempt, twice as long as after
+// the one before: 310 ms in all.
 const (
 	attempts     = 5
 	firstBackoff = 10 * time.Millisecond
 )
 
-// Do sends a request. It repeats the request if the connection broke before the reply, or
-// if the reply does not tell whether it was carried out (the server is overloaded or has
-// failed). Then uncertain reports that an earlier attempt may have been carried out: a
-// node that "exists" or "does not exist" may be the result of this same request. A caller
-// that repeats Do after [lock.ErrUnavailable] need not wait in between, because Do has
-// waited. A request that ctx cuts short may be carried out later. The error is that of the
-// server, that of ctx, or [lock.ErrUnavailable].
+// Do sends a request. It repeats the request if the connection broke before the reply, or if the reply does not tell
+// whether it was carried out (the server is overloaded or has failed). Then uncertain reports that an earlier attempt
+// may have been carried out: a node that "exists" or "does not exist" may be the result of this same request. A caller
+// that repeats Do after [lock.ErrUnavailable] need not wait in between, because Do has waited. A request that ctx cuts
+// short may be carried out later. The error is that of the server, that of ctx, or [lock.ErrUnavailable].
 func Do[T any](
 	ctx context.Context, s *Session, request func(*zk.Conn) (T, error),
 ) (result T, uncertain bool, err error) {
@@ -74,8 +72,7 @@ func Do[T any](
 	return result, uncertain, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 }
 
-// pause waits for d, or until the session is over. It returns the error of ctx if that
-// ends first.
+// pause waits for d, or until the session is over. It returns the error of ctx if that ends first.
 func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -89,9 +86,8 @@ func (s *Session) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// send makes one attempt. If nothing arrives on the connection for Config.CommandTimeout,
-// it drops the connection. Replies come in the order of the requests, so as long as
-// other replies arrive, the connection works.
+// send makes one attempt. If nothing arrives on the connection for Config.CommandTimeout, it drops the connection.
+// Replies come in the order of the requests, so as long as other replies arrive, the connection works.
 func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, error)) (T, error) {
 	type reply struct {
 		result T
@@ -124,10 +120,9 @@ func send[T any](ctx context.Context, s *Session, request func(*zk.Conn) (T, err
 	}
 }
 
-// Answered reports whether err tells the outcome of a request. The error of a broken
-// connection or session does not, nor does an error of the server that is not about the
-// request: after some of these the request may have been carried out, and its nodes still
-// have to be deleted.
+// Answered reports whether err tells the outcome of a request. The error of a broken connection or session does not,
+// nor does an error of the server that is not about the request: after some of these the request may have been carried
+// out, and its nodes still have to be deleted.
 func Answered(err error) bool {
 	for _, outcome := range []error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrNotEmpty, zk.ErrBadVersion, zk.ErrNoChildrenForEphemerals,
@@ -141,8 +136,8 @@ func Answered(err error) bool {
 	return false
 }
 
-// Error translates an error of [Do] to the lock contract. [lock.ErrWrongKind] means that a
-// node exists that no mechanism has created.
+// Error translates an error of [Do] to the lock contract. [lock.ErrWrongKind] means that a node exists that no
+// mechanism has created.
 func Error(err error) error {
 	switch {
 	case err == nil || errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrWrongKind):
@@ -171,12 +166,11 @@ func (s *Session) MakePath(ctx context.Context, path string) error {
 	return nil
 }
 
-// ACL allows everything to everybody, because access to the servers' networks is assumed
-// to be restricted.
+// ACL allows everything to everybody, because access to the servers' networks is assumed to be restricted.
 func ACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }
 
-// Path returns the node below which a mechanism keeps its locks. prefix "" means
-// /seckill/locks. Each mechanism has its own path, so that two never use the same node.
+// Path returns the node below which a mechanism keeps its locks. prefix "" means /seckill/locks. Each mechanism has its
+// own path, so that two never use the same node.
 func Path(prefix, mechanism string) string {
 	if prefix == "" {
 		prefix = "/seckill/locks"

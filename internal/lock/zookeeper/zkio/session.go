@@ -15,9 +15,8 @@ import (
 	"seckill/internal/lock"
 )
 
-// Session is one ZooKeeper session, which survives reconnections. It is over when the
-// server reports its end, or as soon as this process can no longer prove that the server
-// has not ended it.
+// Session is one ZooKeeper session, which survives reconnections. It is over when the server reports its end, or as
+// soon as this process can no longer prove that the server has not ended it.
 type Session struct {
 	client *Client
 	ctx    context.Context // ends with the session
@@ -83,8 +82,7 @@ func (s *Session) Over() bool { return s.ctx.Err() != nil }
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// dial connects unless the session is over: the driver would otherwise open a new session
-// that nobody needs.
+// dial connects unless the session is over: the driver would otherwise open a new session that nobody needs.
 func (s *Session) dial(network, addr string, _ time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.client.config.CommandTimeout)
 	defer cancel()
@@ -160,8 +158,8 @@ func (s *Session) lastHeard(at time.Time) time.Time {
 	return at
 }
 
-// recordContact records that a request sent at the time at was answered. The server
-// restarted the session timeout no earlier than that.
+// recordContact records that a request sent at the time at was answered. The server restarted the session timeout no
+// earlier than that.
 func (s *Session) recordContact(at time.Time, ping bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,8 +174,7 @@ func (s *Session) recordContact(at time.Time, ping bool) {
 	s.renew()
 }
 
-// renew gives the leases without a fixed end the proven end of the session. The caller has
-// locked mu.
+// renew gives the leases without a fixed end the proven end of the session. The caller has locked mu.
 func (s *Session) renew() {
 	for l := range s.leases {
 		if l.TTL == 0 {
@@ -186,9 +183,8 @@ func (s *Session) renew() {
 	}
 }
 
-// provenUntil returns the earliest time at which the server may end the session, less a
-// margin for late timers and for clocks that run at different speeds: 2 %, at most 200 ms.
-// The caller has locked mu.
+// provenUntil returns the earliest time at which the server may end the session, less a margin for late timers and for
+// clocks that run at different speeds: 2 %, at most 200 ms. The caller has locked mu.
 func (s *Session) provenUntil() time.Time { return s.contact.Add(s.timeout - s.margin()) }
 
 func (s *Session) margin() time.Duration { return min(s.timeout/50, 200*time.Millisecond) }
@@ -211,8 +207,8 @@ func (s *Session) proofExpired() {
 	}
 }
 
-// end ends the session once and tells every holder. Only then it tells the server, because
-// another owner can get a lock as soon as the server knows.
+// end ends the session once and tells every holder. Only then it tells the server, because another owner can get a lock
+// as soon as the server knows.
 func (s *Session) end(cause error) {
 	s.mu.Lock()
 	if s.cause != nil {
@@ -230,14 +226,13 @@ func (s *Session) end(cause error) {
 	for l := range leases {
 		l.held.Lose(cause)
 	}
-	// This cannot race with Wait although mu is not locked: the goroutine of newSession
-	// keeps the counter above zero until the driver has stopped, which happens only
-	// after shutdown.
+	// This cannot race with Wait although mu is not locked: the goroutine of newSession keeps the counter above zero
+	// until the driver has stopped, which happens only after shutdown.
 	s.client.running.Go(s.shutdown)
 }
 
-// shutdown tells the server that the session is over, so that it deletes the nodes at once.
-// Whether that succeeds or not, it stops the driver.
+// shutdown tells the server that the session is over, so that it deletes the nodes at once. Whether that succeeds or
+// not, it stops the driver.
 func (s *Session) shutdown() {
 	s.mu.Lock()
 	conn := s.conn
@@ -246,8 +241,8 @@ func (s *Session) shutdown() {
 	s.dropConnection()
 }
 
-// dropConnection closes the connection. The driver fails the requests under way and opens
-// a new connection for the same session.
+// dropConnection closes the connection. The driver fails the requests under way and opens a new connection for the same
+// session.
 func (s *Session) dropConnection() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

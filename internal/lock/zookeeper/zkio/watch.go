@@ -18,9 +18,8 @@ type Watch struct {
 	Gone <-chan struct{}
 }
 
-// watch is shared by all callers in this process that watch one node. The driver keeps a
-// watch until it fires. If each waiter set a watch of its own, the driver would keep the
-// watches of waiters that gave up as long as the node exists.
+// watch is shared by all callers in this process that watch one node. The driver keeps a watch until it fires. If each
+// waiter set a watch of its own, the driver would keep the watches of waiters that gave up as long as the node exists.
 type watch struct {
 	ready chan struct{} // closed when the other fields are set
 	err   error
@@ -29,8 +28,7 @@ type watch struct {
 	gone  chan struct{}
 }
 
-// Watch watches a node. It shares an existing watch of the node. It returns zk.ErrNoNode if
-// the node does not exist.
+// Watch watches a node. It shares an existing watch of the node. It returns zk.ErrNoNode if the node does not exist.
 func (s *Session) Watch(ctx context.Context, path string) (Watch, error) {
 	w, err := s.watch(path)
 	if err != nil {
@@ -50,8 +48,8 @@ func (s *Session) Watch(ctx context.Context, path string) (Watch, error) {
 	return Watch{Data: w.data, Stat: w.stat, Gone: w.gone}, w.err
 }
 
-// Gone is [Session.Watch] for callers that do not need the state of the node. The channel is
-// closed when the node is gone, or at once if it does not exist.
+// Gone is [Session.Watch] for callers that do not need the state of the node. The channel is closed when the node is
+// gone, or at once if it does not exist.
 func (s *Session) Gone(path string) <-chan struct{} {
 	w, err := s.watch(path)
 	if err != nil {
@@ -90,9 +88,8 @@ type watchResult struct {
 	fires <-chan zk.Event
 }
 
-// keepWatching watches a node until it is gone. If the data of the node changed, it reads
-// the node again. If the node was deleted and created again meanwhile, it counts as gone.
-// An outage of the server says nothing about the node.
+// keepWatching watches a node until it is gone. If the data of the node changed, it reads the node again. If the node
+// was deleted and created again meanwhile, it counts as gone. An outage of the server says nothing about the node.
 func (s *Session) keepWatching(path string, w *watch) {
 	defer close(w.gone)
 	first := true

@@ -20,8 +20,8 @@ import (
 	"seckill/internal/testkit/fail"
 )
 
-// open returns a client of a server, through network if that is not nil. Its session outlasts the test, and the server may
-// take its time.
+// open returns a client of a server, through network if that is not nil. Its session outlasts the test, and the server
+// may take its time.
 func open(t *testing.T, addr string, network *locktest.Network) *zkio.Client {
 	t.Helper()
 	config := zkio.Config{Servers: []string{addr}, SessionTimeout: time.Minute, CommandTimeout: 20 * time.Second}
