@@ -357,10 +357,7 @@ func (t *tx) takeStock(s *voucherShare) error {
 			admission_seq = CASE WHEN admission_seq < ? THEN ? ELSE admission_seq END
 			WHERE id = ? AND stock >= ? AND admission_epoch BETWEEN ? AND ? AND admission_generation <= ?`,
 		args: []any{s.orders, s.orders, s.seq, s.seq, s.voucher, s.orders, s.newest, drainedBy(s.epoch), s.generation},
-		check: func(ctx context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(ctx context.Context) error {
 			now, err := t.epochState(ctx, s.voucher)
 			switch {
 			case errors.Is(err, voucher.ErrNotFound):
@@ -378,7 +375,7 @@ func (t *tx) takeStock(s *voucherShare) error {
 				return fmt.Errorf("%w: voucher %d has %d left, but the update found no row", order.ErrUnavailable, s.voucher, now.Stock)
 			}
 			return fmt.Errorf("%w: %d left of voucher %d, for %d orders", voucher.ErrSoldOut, now.Stock, s.voucher, s.orders)
-		},
+		}),
 	})
 }
 

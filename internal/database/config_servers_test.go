@@ -107,7 +107,7 @@ func TestTimeToPayCountsFromTheDatabasesClock(t *testing.T) {
 		fail.NowIf(t, placeOrder(t.Context(), late, newUnpaid(1, 1, 1, time.Now().Add(10*time.Minute)), true))
 		fail.NowIf(t, fail.Of(late.AdmissionStore().Persist(t.Context(), acceptedRange(2, 3, 2))))
 		for id := range int64(2) {
-			details, err := d.Lifecycle().Details(t.Context(), order.Order{ID: id + 1, VoucherID: 1})
+			details, err := d.Lifecycle().Details(t.Context(), order.Order{ID: id + 1, VoucherID: id + 1})
 			if left := details.PayBy.Sub(behind); err != nil || left > 10*time.Minute || left < 5*time.Minute {
 				t.Errorf("order %d has %v to pay, %v", id+1, left, err)
 			}

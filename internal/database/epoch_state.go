@@ -49,12 +49,9 @@ func (s *AdmissionStore) Open(ctx context.Context, voucherID, closed int64) (con
 	return s.changeEpoch(ctx, voucherID, write{
 		query: "UPDATE vouchers SET admission_generation = ?, admission_epoch = admission_epoch + 1 WHERE id = ? AND admission_epoch = ? AND admission_epoch % 2 = 1",
 		args:  []any{voucherID, closed},
-		check: func(_ context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(_ context.Context) error {
 			return fmt.Errorf("%w: voucher %d is not closed under epoch %d", order.ErrConflict, voucherID, closed)
-		},
+		}),
 	})
 }
 
@@ -77,13 +74,10 @@ func (s *AdmissionStore) Cleared(ctx context.Context, voucherID, forgotten int64
 
 // updateClosed makes a change that is possible under one closed epoch only.
 func (s *AdmissionStore) updateClosed(ctx context.Context, voucherID, closed int64, change write) error {
-	change.check = func(_ context.Context, found int64) error {
-		if found == 1 {
-			return nil
-		}
+	change.check = oneRow(func(_ context.Context) error {
 		return fmt.Errorf("%w: voucher %d is not closed under epoch %d, or its sale is not over", order.ErrConflict, voucherID, closed)
-	}
-	return s.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(change) })
+	})
+	return s.apply(ctx, change)
 }
 
 // changeEpoch changes a voucher's epoch and returns the state after that. The first parameter of the statement is the

@@ -56,11 +56,9 @@ func (s *AdmissionStore) LateMoney(ctx context.Context, after string, limit int)
 
 // RefundLate implements [contract.LateStore].
 func (s *AdmissionStore) RefundLate(ctx context.Context, m contract.LateMoney, why order.Outcome) error {
-	return s.transact(ctx, func(_ context.Context, t *tx) error {
-		return t.enqueueLocked(m.Order.ID, m.Order.VoucherID, write{
-			query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'",
-			args:  []any{string(why), m.PaymentID, m.Order.VoucherID},
-		})
+	return s.apply(ctx, locked(m.Order.ID, m.Order.VoucherID), write{
+		query: "UPDATE payments SET outcome = ?, refund_due = TRUE WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'",
+		args:  []any{string(why), m.PaymentID, m.Order.VoucherID},
 	})
 }
 
@@ -78,28 +76,20 @@ func (l *Lifecycle) refusedLate(ctx context.Context, o heldOrder) (why order.Out
 // keepUndecided records money that the gate is to decide about. The error is errMoved if other money of the order was
 // refused meanwhile.
 func (l *Lifecycle) keepUndecided(ctx context.Context, r order.Receipt, o heldOrder) error {
-	return l.db.transact(ctx, func(_ context.Context, t *tx) error {
-		w := newReceipt(r, o.VoucherID, order.LateUndecided)
-		w.query = `INSERT INTO payments (payment_id, order_id, voucher_id, amount_cents, received_at, outcome, refund_due)
-			SELECT ?, ?, ?, ?, ?, ?, ? FROM (SELECT 1) one
-			WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = ? AND p.voucher_id = ? AND p.outcome IN ` + refusedWhy + ")"
-		w.args = append(w.args, r.OrderID, o.VoucherID)
-		w.check = func(_ context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
-			return fmt.Errorf("%w: other money of order %d was refused", errMoved, r.OrderID)
-		}
-		return t.enqueueLocked(r.OrderID, o.VoucherID, w)
+	w := newReceipt(r, o.VoucherID, order.LateUndecided)
+	w.query = `INSERT INTO payments (payment_id, order_id, voucher_id, amount_cents, received_at, outcome, refund_due)
+		SELECT ?, ?, ?, ?, ?, ?, ? FROM (SELECT 1) one
+		WHERE NOT EXISTS (SELECT 1 FROM payments p WHERE p.order_id = ? AND p.voucher_id = ? AND p.outcome IN ` + refusedWhy + ")"
+	w.args = append(w.args, r.OrderID, o.VoucherID)
+	w.check = oneRow(func(_ context.Context) error {
+		return fmt.Errorf("%w: other money of order %d was refused", errMoved, r.OrderID)
 	})
+	return l.db.apply(ctx, locked(r.OrderID, o.VoucherID), w)
 }
 
-// enqueueLocked defers a write that concerns the money of an order. Before it, it defers a write that locks the order.
-func (t *tx) enqueueLocked(orderID, voucherID int64, w write) error {
-	if err := t.enqueue(write{query: "UPDATE orders SET status = status WHERE id = ? AND voucher_id = ?", args: []any{orderID, voucherID}}); err != nil {
-		return err
-	}
-	return t.enqueue(w)
+// locked is a write that locks an order. It comes before the write that concerns the order's money.
+func locked(orderID, voucherID int64) write {
+	return write{query: "UPDATE orders SET status = status WHERE id = ? AND voucher_id = ?", args: []any{orderID, voucherID}}
 }
 
 // PayForgotten implements [contract.LateStore]. While a voucher is forgotten, nobody sells it and no order of it is
@@ -114,10 +104,7 @@ func (s *AdmissionStore) PayForgotten(ctx context.Context, m contract.LateMoney)
 			query: `UPDATE vouchers SET stock = stock - 1, version = version + 1
 				WHERE id = ? AND stock > 0 AND admission_epoch = admission_forgotten`,
 			args: []any{m.Order.VoucherID},
-			check: func(ctx context.Context, found int64) error {
-				if found == 1 {
-					return nil
-				}
+			check: oneRow(func(ctx context.Context) error {
 				now, err := t.epochState(ctx, m.Order.VoucherID)
 				switch {
 				case err != nil:
@@ -126,7 +113,7 @@ func (s *AdmissionStore) PayForgotten(ctx context.Context, m contract.LateMoney)
 					return voucher.ErrSoldOut
 				}
 				return fmt.Errorf("%w: voucher %d is sold again", order.ErrConflict, m.Order.VoucherID)
-			},
+			}),
 		})
 	})
 	if errors.Is(err, errMoved) {
@@ -148,21 +135,13 @@ func (t *tx) payLateMoney(o lateOrder) error {
 	if _, err := t.changeState([]heldOrder{held}, o.from, order.Paid); err != nil {
 		return err
 	}
-	for _, w := range []write{{
+	return t.enqueue(write{
 		query: "UPDATE payments SET outcome = 'paid_late' WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'",
 		args:  []any{o.payment, held.VoucherID},
-		check: func(_ context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(_ context.Context) error {
 			return fmt.Errorf("%w: the money of payment %s is decided", errMoved, o.payment)
-		},
-	}, paidBy(o.payment, held)} {
-		if err := t.enqueue(w); err != nil {
-			return err
-		}
-	}
-	return nil
+		}),
+	}, paidBy(o.payment, held))
 }
 
 // lateOrders returns the late orders of a batch that can be paid, each once. It takes the states that the database
@@ -230,14 +209,12 @@ func (s *AdmissionStore) rejectLate(ctx context.Context, a contract.Accepted) (o
 		return "", err
 	}
 	if now.Epoch <= drainedBy(a.Epoch) {
-		err = s.transact(ctx, func(_ context.Context, t *tx) error {
-			return t.enqueueLocked(a.OrderID, a.VoucherID, write{
-				query: `UPDATE payments SET refund_due = TRUE, outcome = CASE
-					WHEN EXISTS (SELECT 1 FROM orders o WHERE o.voucher_id = ? AND o.unique_user_id = ?) THEN 'other_order'
-					ELSE 'no_stock' END
-					WHERE order_id = ? AND voucher_id = ? AND outcome = 'late'`,
-				args: []any{a.VoucherID, a.UserID, a.OrderID, a.VoucherID},
-			})
+		err = s.apply(ctx, locked(a.OrderID, a.VoucherID), write{
+			query: `UPDATE payments SET refund_due = TRUE, outcome = CASE
+				WHEN EXISTS (SELECT 1 FROM orders o WHERE o.voucher_id = ? AND o.unique_user_id = ?) THEN 'other_order'
+				ELSE 'no_stock' END
+				WHERE order_id = ? AND voucher_id = ? AND outcome = 'late'`,
+			args: []any{a.VoucherID, a.UserID, a.OrderID, a.VoucherID},
 		})
 		if err != nil {
 			return "", err
@@ -253,11 +230,8 @@ func refundedLate(paymentID string, voucherID int64) write {
 		query: `UPDATE payments SET outcome = 'not_payable', refund_due = FALSE, refunded_at = ?
 			WHERE payment_id = ? AND voucher_id = ? AND outcome = 'late'`,
 		args: []any{stamp(time.Now()), paymentID, voucherID},
-		check: func(_ context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(_ context.Context) error {
 			return fmt.Errorf("%w: the money of payment %s was decided meanwhile", order.ErrUnavailable, paymentID)
-		},
+		}),
 	}
 }

@@ -33,12 +33,12 @@ var errMoved = errors.New("database: the order has moved on")
 
 // Cancel implements [order.LifecycleStore].
 func (l *Lifecycle) Cancel(ctx context.Context, orderID int64) (order.Order, error) {
-	return l.giveBack(ctx, orderID, order.Unpaid, order.Cancelled, order.ErrNotCancellable)
+	return l.giveBack(ctx, orderID, order.Unpaid, order.Cancelled, order.ErrNotCancellable, nil)
 }
 
 // giveBack moves an order that has a unit to a state in which it has none. It returns an order unchanged that is in
 // that state already, or in a later one.
-func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also ...func(heldOrder) write) (order.Order, error) {
+func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Status, refused error, also func(heldOrder) write) (order.Order, error) {
 	for {
 		o, err := l.read(ctx, id)
 		switch {
@@ -50,15 +50,10 @@ func (l *Lifecycle) giveBack(ctx context.Context, id int64, from, to order.Statu
 			return order.Order{}, &order.StateError{Err: refused, Status: o.Status}
 		}
 		err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
-			if err := t.move([]heldOrder{o}, from, to); err != nil {
+			if err := t.move([]heldOrder{o}, from, to); err != nil || also == nil {
 				return err
 			}
-			for _, w := range also {
-				if err := t.enqueue(w(o)); err != nil {
-					return err
-				}
-			}
-			return nil
+			return t.enqueue(also(o))
 		})
 		if errors.Is(err, errMoved) {
 			continue // its new state tells
@@ -92,11 +87,7 @@ func (t *tx) move(orders []heldOrder, from, to order.Status) error {
 	}
 	switch m.Stock() {
 	case 1:
-		for _, w := range returnStock(orders) {
-			if err := t.enqueue(w); err != nil {
-				return err
-			}
-		}
+		return t.enqueue(returnStock(orders)...)
 	case -1:
 		return t.enqueue(t.takeStockAgain(orders[0]))
 	}
@@ -132,12 +123,7 @@ func (t *tx) changeState(orders []heldOrder, from, to order.Status) (order.Trans
 		query: "UPDATE order_payments SET unpaid = FALSE, " + string(to) + "_at = ? WHERE order_id IN (" + marks + ") AND voucher_id = ?",
 		args:  slices.Concat([]any{stamp(time.Now())}, ids, []any{voucherID}),
 	}
-	for _, w := range []write{moved, history} {
-		if err := t.enqueue(w); err != nil {
-			return m, err
-		}
-	}
-	return m, nil
+	return m, t.enqueue(moved, history)
 }
 
 // ExpireDue implements [order.LifecycleStore]. The first query finds due orders by their index, and locks nothing. Each

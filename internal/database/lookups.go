@@ -25,15 +25,13 @@ func (l *Lifecycle) DueLookups(ctx context.Context, now time.Time, limit int) (d
 // still due at its earlier time: if several processes postpone it, only one of them gets true.
 func (l *Lifecycle) PostponeLookup(ctx context.Context, one order.Lookup, until time.Time) (moved bool, err error) {
 	at := sql.NullTime{Time: stamp(until), Valid: !until.IsZero()}
-	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {
-		return t.enqueue(write{
-			query: "UPDATE order_payments SET look_at = ? WHERE order_id = ? AND voucher_id = ? AND look_at = ?",
-			args:  []any{at, one.OrderID, one.VoucherID, stamp(one.Due)},
-			check: func(_ context.Context, found int64) error {
-				moved = found == 1
-				return nil
-			},
-		})
+	err = l.db.apply(ctx, write{
+		query: "UPDATE order_payments SET look_at = ? WHERE order_id = ? AND voucher_id = ? AND look_at = ?",
+		args:  []any{at, one.OrderID, one.VoucherID, stamp(one.Due)},
+		check: func(_ context.Context, found int64) error {
+			moved = found == 1
+			return nil
+		},
 	})
 	return moved, err
 }

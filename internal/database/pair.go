@@ -26,7 +26,7 @@ func (s *Pairs) Pair(ctx context.Context) (r pairing.Record, err error) {
 
 // ProposeMark implements [pairing.Database].
 func (s *Pairs) ProposeMark(ctx context.Context, of pairing.Record, next string) error {
-	return s.change(ctx, write{
+	return s.db.apply(ctx, write{
 		query: "UPDATE pairing SET next_mark = ? WHERE id = 1 AND generation = ? AND mark = ? AND next_mark = ''",
 		args:  []any{next, of.Generation, of.Mark},
 	})
@@ -34,7 +34,7 @@ func (s *Pairs) ProposeMark(ctx context.Context, of pairing.Record, next string)
 
 // SettleMark implements [pairing.Database].
 func (s *Pairs) SettleMark(ctx context.Context, next, partner string) error {
-	return s.change(ctx, write{
+	return s.db.apply(ctx, write{
 		query: "UPDATE pairing SET mark = ?, next_mark = '', redis = ?, clean = FALSE WHERE id = 1 AND next_mark = ?",
 		args:  []any{next, partner, next},
 	})
@@ -42,7 +42,7 @@ func (s *Pairs) SettleMark(ctx context.Context, next, partner string) error {
 
 // LeavePair implements [pairing.Database].
 func (s *Pairs) LeavePair(ctx context.Context, of pairing.Record) error {
-	return s.change(ctx, write{
+	return s.db.apply(ctx, write{
 		query: "UPDATE pairing SET clean = TRUE WHERE id = 1 AND generation = ?", args: []any{of.Generation},
 	})
 }
@@ -50,30 +50,21 @@ func (s *Pairs) LeavePair(ctx context.Context, of pairing.Record) error {
 // TakePair implements [pairing.Database]. The other store may hold keys of vouchers whose removal was recorded: it may
 // have older data, or be this pair's own.
 func (s *Pairs) TakePair(ctx context.Context, from, to pairing.Record) (taken bool, err error) {
-	err = s.db.transact(ctx, func(_ context.Context, t *tx) error {
-		if err := t.enqueue(write{
-			query: `UPDATE pairing SET generation = ?, mark = ?, next_mark = '', redis = ?, clean = FALSE
-				WHERE id = 1 AND generation = ? AND mark = ? AND next_mark = ?`,
-			args: []any{to.Generation, to.Mark, to.Partner, from.Generation, from.Mark, from.Next},
-			check: func(_ context.Context, found int64) error {
-				if taken = found == 1; !taken {
-					return errMoved
-				}
-				return nil
-			},
-		}); err != nil {
-			return err
-		}
-		return t.enqueue(write{query: "UPDATE vouchers SET admission_cleared = FALSE WHERE admission_cleared"})
-	})
+	err = s.db.apply(ctx, write{
+		query: `UPDATE pairing SET generation = ?, mark = ?, next_mark = '', redis = ?, clean = FALSE
+			WHERE id = 1 AND generation = ? AND mark = ? AND next_mark = ?`,
+		args: []any{to.Generation, to.Mark, to.Partner, from.Generation, from.Mark, from.Next},
+		check: func(_ context.Context, found int64) error {
+			if taken = found == 1; !taken {
+				return errMoved
+			}
+			return nil
+		},
+	}, write{query: "UPDATE vouchers SET admission_cleared = FALSE WHERE admission_cleared"})
 	if !taken && err != nil && errors.Is(err, errMoved) {
 		return false, nil
 	}
 	return taken && err == nil, err
-}
-
-func (s *Pairs) change(ctx context.Context, w write) error {
-	return s.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(w) })
 }
 
 // WithPair returns a store that writes nothing while the database and Redis do not belong together. generation is that

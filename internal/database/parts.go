@@ -89,12 +89,9 @@ func (t *tx) TakeUnit(_ context.Context, voucherID, from int64) error {
 // orAnywhere is the check of a write that takes one unit from a part: if the part has none, it takes one from
 // elsewhere.
 func (t *tx) orAnywhere(voucherID int64) func(ctx context.Context, found int64) error {
-	return func(ctx context.Context, found int64) error {
-		if found == 1 {
-			return nil
-		}
+	return oneRow(func(ctx context.Context) error {
 		return t.takeAnywhere(ctx, voucherID)
-	}
+	})
 }
 
 // takeAnywhere takes a unit of a voucher's stock from wherever there is one, within the open transaction. It waits for

@@ -42,15 +42,13 @@ func (l *Lifecycle) PaymentOf(ctx context.Context, orderID int64) (order.Payment
 // KeepPayment implements [order.LifecycleStore].
 func (l *Lifecycle) KeepPayment(ctx context.Context, p order.Payment) (order.Payment, error) {
 	kept := false
-	err := l.db.transact(ctx, func(_ context.Context, t *tx) error {
-		return t.enqueue(write{
-			query: "UPDATE order_payments SET payment_id = ?, pay_url = ?, look_at = ? WHERE order_id = ? AND voucher_id = ? AND payment_id IS NULL",
-			args:  []any{p.ID, p.URL, stamp(order.FirstLookup(time.Now(), p.PayBy)), p.OrderID, p.VoucherID},
-			check: func(_ context.Context, found int64) error {
-				kept = found == 1
-				return nil
-			},
-		})
+	err := l.db.apply(ctx, write{
+		query: "UPDATE order_payments SET payment_id = ?, pay_url = ?, look_at = ? WHERE order_id = ? AND voucher_id = ? AND payment_id IS NULL",
+		args:  []any{p.ID, p.URL, stamp(order.FirstLookup(time.Now(), p.PayBy)), p.OrderID, p.VoucherID},
+		check: func(_ context.Context, found int64) error {
+			kept = found == 1
+			return nil
+		},
 	})
 	switch {
 	case err != nil:
@@ -120,7 +118,7 @@ func (l *Lifecycle) settle(ctx context.Context, r order.Receipt) (order.Outcome,
 
 // keep records money that pays for nothing. It is to be refunded, unless it belongs to no order: then its voucher is 0.
 func (l *Lifecycle) keep(ctx context.Context, r order.Receipt, voucherID int64, outcome order.Outcome) (order.Outcome, error) {
-	return outcome, l.db.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(newReceipt(r, voucherID, outcome)) })
+	return outcome, l.db.apply(ctx, newReceipt(r, voucherID, outcome))
 }
 
 // pay moves an order to Paid.
@@ -244,9 +242,7 @@ func (l *Lifecycle) MarkRefunded(ctx context.Context, paymentID string) error {
 	case err != nil:
 		return err
 	case outcome == order.LateUndecided:
-		return l.db.transact(ctx, func(_ context.Context, t *tx) error {
-			return t.enqueueLocked(o.ID, o.VoucherID, refundedLate(paymentID, o.VoucherID))
-		})
+		return l.db.apply(ctx, locked(o.ID, o.VoucherID), refundedLate(paymentID, o.VoucherID))
 	}
 	marked := false
 	err = l.db.transact(ctx, func(_ context.Context, t *tx) error {

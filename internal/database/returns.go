@@ -166,11 +166,9 @@ func (s *AdmissionStore) Returns(ctx context.Context, after contract.Return, lim
 
 // forgetReturns removes the returns of an epoch that is over. An epoch never comes back.
 func (s *AdmissionStore) forgetReturns(ctx context.Context, r contract.Return) error {
-	return s.transact(ctx, func(_ context.Context, t *tx) error {
-		return t.enqueue(write{
-			query: "DELETE FROM returned_orders WHERE voucher_id = ? AND bucket = ? AND epoch = ?",
-			args:  []any{r.VoucherID, r.Bucket, r.Epoch},
-		})
+	return s.apply(ctx, write{
+		query: "DELETE FROM returned_orders WHERE voucher_id = ? AND bucket = ? AND epoch = ?",
+		args:  []any{r.VoucherID, r.Bucket, r.Epoch},
 	})
 }
 
@@ -214,10 +212,7 @@ func (s *AdmissionStore) Returned(ctx context.Context, r contract.Return, seq in
 			args:  []any{seq, r.VoucherID, r.Bucket, seq},
 		}
 	}
-	return s.transact(ctx, func(_ context.Context, t *tx) error {
-		if err := t.enqueue(write{query: "DELETE FROM returned_orders WHERE voucher_id = ? AND order_id IN (" + placeholders(len(r.Orders)) + ")", args: ids}); err != nil {
-			return err
-		}
-		return t.enqueue(advance)
-	})
+	return s.apply(ctx, write{
+		query: "DELETE FROM returned_orders WHERE voucher_id = ? AND order_id IN (" + placeholders(len(r.Orders)) + ")", args: ids,
+	}, advance)
 }

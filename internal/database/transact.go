@@ -38,6 +38,16 @@ func (s *AdmissionStore) transact(ctx context.Context, fn func(ctx context.Conte
 	return s.db.transactOn(ctx, s.db.admission, s.db.waitsOnce(), fn)
 }
 
+// apply carries writes out in one transaction.
+func (d *DB) apply(ctx context.Context, writes ...write) error {
+	return d.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(writes...) })
+}
+
+// apply carries writes out in one transaction.
+func (s *AdmissionStore) apply(ctx context.Context, writes ...write) error {
+	return s.transact(ctx, func(_ context.Context, t *tx) error { return t.enqueue(writes...) })
+}
+
 // waitsOnce is the least time that an attempt takes if it has waited for a locked row. A deadlock is found sooner.
 func (d *DB) waitsOnce() time.Duration { return d.config.LockWait / 2 }
 

@@ -59,12 +59,9 @@ func (t *tx) Decrement(_ context.Context, voucherID int64) error {
 	return t.enqueue(write{
 		query: "UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ? WHERE id = ? AND revision " + t.expected() + " AND stock > 0",
 		args:  []any{t.number, voucherID, t.revision},
-		check: func(ctx context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(ctx context.Context) error {
 			return cmp.Or(t.checkRevision(ctx, voucherID), voucher.ErrSoldOut)
-		},
+		}),
 	})
 }
 
@@ -74,12 +71,9 @@ func (t *tx) SetStock(_ context.Context, voucherID, stock int64) error {
 	return t.enqueue(write{
 		query: "UPDATE vouchers SET stock = ?, version = version + 1, last_writer = ? WHERE id = ? AND revision " + t.expected(),
 		args:  []any{stock, t.number, voucherID, t.revision},
-		check: func(ctx context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(ctx context.Context) error {
 			return cmp.Or(t.checkRevision(ctx, voucherID), voucher.ErrNotFound)
-		},
+		}),
 	})
 }
 
@@ -89,10 +83,7 @@ func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error
 		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?
 			WHERE id = ? AND revision ` + t.expected() + ` AND version = ? AND stock > 0`,
 		args: []any{t.number, voucherID, t.revision, version},
-		check: func(ctx context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(ctx context.Context) error {
 			if err := t.checkRevision(ctx, voucherID); err != nil {
 				return err
 			}
@@ -103,7 +94,7 @@ func (t *tx) DecrementVersion(_ context.Context, voucherID, version int64) error
 				return voucher.ErrSoldOut
 			}
 			return order.ErrConflict
-		},
+		}),
 	})
 }
 
@@ -114,10 +105,7 @@ func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) e
 		query: `UPDATE vouchers SET stock = stock - 1, version = version + 1, last_writer = ?, fence_token = ?
 			WHERE id = ? AND revision ` + t.expected() + ` AND stock > 0 AND fence_token <= ?`,
 		args: []any{t.number, token, voucherID, t.revision, token},
-		check: func(ctx context.Context, found int64) error {
-			if found == 1 {
-				return nil
-			}
+		check: oneRow(func(ctx context.Context) error {
 			if err := t.checkRevision(ctx, voucherID); err != nil {
 				return err
 			}
@@ -130,7 +118,7 @@ func (t *tx) DecrementFenced(_ context.Context, voucherID int64, token uint64) e
 				return fmt.Errorf("%w: token %d, newest seen %d", order.ErrStale, token, newest)
 			}
 			return voucher.ErrSoldOut
-		},
+		}),
 	})
 }
 

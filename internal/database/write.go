@@ -24,12 +24,22 @@ type write struct {
 	check func(ctx context.Context, found int64) error
 }
 
-// enqueue defers a write.
-func (t *tx) enqueue(w write) error {
+// oneRow is the check of a write that must find one row. missed returns why it has found none, or does its work elsewhere.
+func oneRow(missed func(ctx context.Context) error) func(ctx context.Context, found int64) error {
+	return func(ctx context.Context, found int64) error {
+		if found == 1 {
+			return nil
+		}
+		return missed(ctx)
+	}
+}
+
+// enqueue defers writes.
+func (t *tx) enqueue(writes ...write) error {
 	if err := t.usable(); err != nil {
 		return err
 	}
-	t.pending = append(t.pending, w)
+	t.pending = append(t.pending, writes...)
 	return nil
 }
 
