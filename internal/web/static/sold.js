@@ -58,6 +58,7 @@ function refund(order) {
   const dialog = $('sure');
   dialog.returnValue = '';
   dialog.onclose = async () => {
+    dialog.onclose = null; // an answer counts once
     if (dialog.returnValue !== 'yes') return;
     try {
       Object.assign(order, await api.call('POST', `/api/v1/orders/${order.order_id}/refund`, { headers: headers() }));
