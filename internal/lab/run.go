@@ -270,7 +270,7 @@ func (t *Trial) Judge(evidence judge.Evidence) judge.Judgement {
 		t.Witness(w)
 	}
 	if !t.hasDecisiveWitness() {
-		if w, ok := witness.Picture(evidence, witness.Focus{}); ok {
+		if w, ok := witness.Picture(evidence, ""); ok {
 			t.Witness(w)
 		}
 	}

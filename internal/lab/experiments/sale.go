@@ -236,7 +236,7 @@ func sixtyForThirty(t *lab.Trial, setup lab.Setup) {
 			continue
 		}
 		// A buyer that comes just before a release makes no picture.
-		if w, ok := witness.Picture(evidence, witness.Focus{Who: fmt.Sprintf("buyer %d", a.User)}); ok {
+		if w, ok := witness.Picture(evidence, fmt.Sprintf("buyer %d", a.User)); ok {
 			w.Kind = finding.TurnedAway
 			w.Summary = i18n.F("%s This buyer is told that the service is busy, and so are %d others; at the end %d units are left.", w.Summary, told-1, left)
 			t.Witness(w)

@@ -87,7 +87,7 @@ func TestTruncatedHistories(t *testing.T) {
 			for _, w := range witness.Proofs(j) {
 				judgetest.CheckWitness(t, w)
 			}
-			if w, ok := witness.Picture(ev, witness.Focus{}); ok {
+			if w, ok := witness.Picture(ev, ""); ok {
 				judgetest.CheckWitness(t, w)
 			}
 			if t.Failed() {
@@ -124,6 +124,6 @@ func FuzzJudge(f *testing.F) {
 			}
 		}
 		judge.Judge(ev)
-		witness.Picture(ev, witness.Focus{})
+		witness.Picture(ev, "")
 	})
 }

@@ -399,7 +399,7 @@ func (s *sale) judge(ev judge.Evidence, answers map[string]int) finding.Result {
 		}
 	}
 	if len(proofs) == 0 {
-		if w, ok := witness.Picture(ev, witness.Focus{}); ok {
+		if w, ok := witness.Picture(ev, ""); ok {
 			proofs = append(proofs, w)
 		}
 	}

@@ -24,7 +24,7 @@ func TestRenewalsAndALastingReleaseAreDrawn(t *testing.T) {
 		400 store free
 		401 18@2 acquired asked=210
 		420 18@2 releasing stored=18
-		421 18@2 released asked=420`), witness.Focus{})
+		421 18@2 released asked=420`), "")
 	if !ok {
 		t.Fatal("nothing is shown")
 	}
@@ -64,7 +64,7 @@ func TestWinnerStandsBesideLoser(t *testing.T) {
 				ev.Events[i].Error = voucher.ErrSoldOut.Error()
 			}
 		}
-		w, ok := witness.Picture(ev, witness.Focus{})
+		w, ok := witness.Picture(ev, "")
 		if !ok || w.Summary.String() != tt.summary {
 			t.Errorf("%s\nwant %s", w.Summary, tt.summary)
 		}

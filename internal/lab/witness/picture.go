@@ -12,46 +12,27 @@ import (
 	"seckill/internal/voucher"
 )
 
-// Focus limits what [Picture] shows. Empty fields do not limit it.
-type Focus struct {
-	Key  string
-	Who  string // one of the actors, as [eventlog.Event.Who] has it
-	From int64  // nothing before
-	To   int64  // nothing after
-	// Summary replaces the generated one; empty: nothing does.
-	Summary i18n.Text
-}
-
 // Picture shows how an anomaly was prevented, in an experiment that holds: a late write that
 // was refused, a holder that was told of its loss, a late release that left the next lock
 // alone, a dead holder's lock that was taken over, or, if nothing of that happened, a waiter
-// and its predecessor. It reports false if there is nothing to show.
-func Picture(ev judge.Evidence, focus Focus) (finding.Witness, bool) {
+// and its predecessor. who is one of the actors, as [eventlog.Event.Who] has it; "": any. It
+// reports false if there is nothing to show.
+func Picture(ev judge.Evidence, who string) (finding.Witness, bool) {
 	h := &history{History: judge.NewHistory(ev)}
-	for _, show := range []func(Focus) (*drawing, i18n.Text){
+	for _, show := range []func(focus) (*drawing, i18n.Text){
 		h.overtaken, h.refusedWrite, h.toldHolder, h.lateRelease, h.takenOver, h.unheardRelease, h.handover, h.turnedAway, h.alone,
 	} {
-		d, summary := show(focus)
-		if d == nil {
-			continue
+		if d, summary := show(focus(who)); d != nil {
+			return d.witness(summary), true
 		}
-		if !focus.Summary.IsZero() {
-			summary = focus.Summary
-		}
-		return d.witness(summary), true
 	}
 	return finding.Witness{}, false
 }
 
-// matches reports whether a hold is within the focus.
-func (f Focus) matches(h *judge.Hold) bool {
-	return (f.Key == "" || f.Key == h.Key) && f.within(h.By, h.At)
-}
+// focus is the actor that a picture has to show; "": any.
+type focus string
 
-// within reports whether an actor and a time are within the focus.
-func (f Focus) within(a judge.Actor, at int64) bool {
-	return (f.Who == "" || f.Who == a.Who) && at >= f.From && (f.To == 0 || at <= f.To)
-}
+func (f focus) on(a judge.Actor) bool { return f == "" || string(f) == a.Who }
 
 // next is the first conflicting hold that was granted later.
 func (h *history) next(one *judge.Hold) *judge.Hold {
@@ -71,11 +52,11 @@ func refused(s *judge.Transaction) bool {
 
 // overtaken shows, without a lock, a write that the database refused, beside the one that came before it: the first one
 // after the refused one had read, or the last one of all before it.
-func (h *history) overtaken(f Focus) (*drawing, i18n.Text) {
+func (h *history) overtaken(f focus) (*drawing, i18n.Text) {
 	type pair struct{ winner, loser *judge.Transaction }
 	var found []pair
 	for _, s := range h.Transactions {
-		if s.Under == nil || !s.Under.Unlocked || !refused(s) || !f.matches(s.Under) {
+		if s.Under == nil || !s.Under.Unlocked || !refused(s) || !f.on(s.Under.By) {
 			continue
 		}
 		if winner := h.winner(s); winner != nil {
@@ -121,14 +102,14 @@ func (h *history) winner(loser *judge.Transaction) (winner *judge.Transaction) {
 
 // refusedWrite shows a write that came after the lock had been granted to the next holder, and
 // was refused.
-func (h *history) refusedWrite(f Focus) (*drawing, i18n.Text) {
+func (h *history) refusedWrite(f focus) (*drawing, i18n.Text) {
 	type late struct {
 		sale *judge.Transaction
 		next *judge.Hold
 	}
 	var found []late
 	for _, s := range h.Transactions {
-		if s.Under == nil || !refused(s) || !f.matches(s.Under) {
+		if s.Under == nil || !refused(s) || !f.on(s.Under.By) {
 			continue
 		}
 		if next := h.next(s.Under); next != nil && next.At < s.Ended.At && (s.Under.How != judge.EndReleased || next.At < s.Under.End) {
@@ -150,10 +131,10 @@ func (h *history) refusedWrite(f Focus) (*drawing, i18n.Text) {
 }
 
 // toldHolder shows a holder that is told that it has lost the lock.
-func (h *history) toldHolder(f Focus) (*drawing, i18n.Text) {
+func (h *history) toldHolder(f focus) (*drawing, i18n.Text) {
 	var found []*judge.Hold
 	for _, one := range h.Holds {
-		if one.How == judge.EndNotified && f.matches(one) {
+		if one.How == judge.EndNotified && f.on(one.By) {
 			found = append(found, one)
 		}
 	}
@@ -181,11 +162,11 @@ func (h *history) toldHolder(f Focus) (*drawing, i18n.Text) {
 
 // lateRelease shows a holder that releases when another one has the lock, finds that out, and
 // leaves it.
-func (h *history) lateRelease(f Focus) (*drawing, i18n.Text) {
+func (h *history) lateRelease(f focus) (*drawing, i18n.Text) {
 	type late struct{ holder, next *judge.Hold }
 	var found []late
 	for _, one := range h.Holds {
-		if one.How != judge.EndReleased || one.Released == nil || one.Released.Error == "" || !f.matches(one) {
+		if one.How != judge.EndReleased || one.Released == nil || one.Released.Error == "" || !f.on(one.By) {
 			continue
 		}
 		next := h.next(one)
@@ -208,9 +189,9 @@ func (h *history) lateRelease(f Focus) (*drawing, i18n.Text) {
 }
 
 // takenOver shows a dead holder's lock going to the next one.
-func (h *history) takenOver(f Focus) (*drawing, i18n.Text) {
+func (h *history) takenOver(f focus) (*drawing, i18n.Text) {
 	for _, one := range h.Holds {
-		if one.How != judge.EndDied && one.How != judge.EndAbandoned || !f.matches(one) {
+		if one.How != judge.EndDied && one.How != judge.EndAbandoned || !f.on(one.By) {
 			continue
 		}
 		next := h.next(one)
@@ -229,9 +210,9 @@ func (h *history) takenOver(f Focus) (*drawing, i18n.Text) {
 }
 
 // unheardRelease shows a holder whose release is not answered, and the next one.
-func (h *history) unheardRelease(f Focus) (*drawing, i18n.Text) {
+func (h *history) unheardRelease(f focus) (*drawing, i18n.Text) {
 	for _, one := range h.Holds {
-		if one.How != judge.EndReleased || one.Released == nil || !strings.Contains(one.Released.Error, lock.ErrUnavailable.Error()) || !f.matches(one) {
+		if one.How != judge.EndReleased || one.Released == nil || !strings.Contains(one.Released.Error, lock.ErrUnavailable.Error()) || !f.on(one.By) {
 			continue
 		}
 		next := h.next(one)
@@ -246,11 +227,11 @@ func (h *history) unheardRelease(f Focus) (*drawing, i18n.Text) {
 }
 
 // handover shows the client that waited longest for a release.
-func (h *history) handover(f Focus) (*drawing, i18n.Text) {
+func (h *history) handover(f focus) (*drawing, i18n.Text) {
 	type wait struct{ holder, waiter *judge.Hold }
 	var found []wait
 	for _, one := range h.Holds {
-		if one.How != judge.EndReleased || !f.matches(one) {
+		if one.How != judge.EndReleased || !f.on(one.By) {
 			continue
 		}
 		if next := h.next(one); next != nil && next.Began < one.End && one.End <= next.At {
@@ -273,9 +254,9 @@ func (h *history) handover(f Focus) (*drawing, i18n.Text) {
 }
 
 // turnedAway shows a client that is refused while another one holds the key.
-func (h *history) turnedAway(f Focus) (*drawing, i18n.Text) {
+func (h *history) turnedAway(f focus) (*drawing, i18n.Text) {
 	for _, e := range h.Refusals {
-		if f.Key != "" && f.Key != e.Key || !f.within(judge.ActorOf(e), e.At) {
+		if !f.on(judge.ActorOf(e)) {
 			continue
 		}
 		all := h.HoldsOf[e.Key]
@@ -288,12 +269,12 @@ func (h *history) turnedAway(f Focus) (*drawing, i18n.Text) {
 }
 
 // alone shows two concurrent transactions, or a single hold.
-func (h *history) alone(f Focus) (*drawing, i18n.Text) {
+func (h *history) alone(f focus) (*drawing, i18n.Text) {
 	type pair struct{ one, other *judge.Transaction }
 	var found []pair
 	var before *judge.Transaction
 	for _, s := range h.Transactions {
-		if s.Write == nil || s.Ended == nil || !f.within(s.By, s.Ended.At) {
+		if s.Write == nil || s.Ended == nil || !f.on(s.By) {
 			continue
 		}
 		if before != nil {
@@ -302,8 +283,8 @@ func (h *history) alone(f Focus) (*drawing, i18n.Text) {
 		before = s
 	}
 	if p, ok := best(found, func(p pair) int64 { return p.one.Ended.At - p.other.Began }); ok {
-		key := f.Key
-		if p.one.Under != nil && key == "" {
+		key := ""
+		if p.one.Under != nil {
 			key = p.one.Under.Key
 		}
 		d := h.draw("", key, min(p.one.Began, p.other.Began), p.other.Ended.At, subjects{transactions: []*judge.Transaction{p.one, p.other}})
@@ -311,7 +292,7 @@ func (h *history) alone(f Focus) (*drawing, i18n.Text) {
 			d.nameOf(p.other.By), outcome(p.other), d.when(p.other.Ended.At))
 	}
 	for _, one := range h.Holds {
-		if f.matches(one) {
+		if f.on(one.By) {
 			d := h.draw("", one.Key, one.At, min(one.End, h.End), subjects{holds: []*judge.Hold{one}})
 			has := i18n.F("has it")
 			if one.Unlocked {

@@ -120,7 +120,7 @@ func TestLeaseOverOnEveryServer(t *testing.T) {
 		node 2: 0 free
 		node 2: 3 17 100
 		node 2: 103 free`)
-	w, ok := witness.Picture(ev, witness.Focus{Who: "buyer 17"})
+	w, ok := witness.Picture(ev, "buyer 17")
 	if !ok {
 		t.Fatal("no picture")
 	}
