@@ -117,29 +117,6 @@ func ticks(from, to float64, about int) []float64 {
 	return at
 }
 
-// spanWord is what a kind of span is called.
-func spanWord(k finding.SpanKind) i18n.Text {
-	switch k {
-	case finding.Held:
-		return i18n.F("holds")
-	case finding.Believes:
-		return i18n.F("believes")
-	case finding.Transacts:
-		return i18n.F("transaction")
-	case finding.Stored:
-		return i18n.F("stored")
-	case finding.Waits:
-		return i18n.F("waits")
-	case finding.Reads:
-		return i18n.F("reads")
-	case finding.Paused:
-		return i18n.F("paused")
-	case finding.Down:
-		return i18n.F("down")
-	}
-	return i18n.Plain(string(k))
-}
-
 // spanText is what stands in a bar, and whether it must be told: a holder that
 // holds is plain from its lane, whose a store's key is is not.
 func spanText(s finding.Span, role finding.Role) (text i18n.Text, must bool) {
@@ -149,7 +126,7 @@ func spanText(s finding.Span, role finding.Role) (text i18n.Text, must bool) {
 	case role != finding.Actor && s.Who != "":
 		return i18n.Of(i18n.Name(shortName(s.Who))), true
 	}
-	return spanWord(s.Kind), s.Kind == finding.Transacts
+	return spanKindOf(s.Kind).word, s.Kind == finding.Transacts
 }
 
 // text is what stands beside a mark. In the lane of a store the actor's letter comes first.
@@ -174,29 +151,7 @@ func markText(m finding.Mark) i18n.Text {
 	if !m.Label.IsZero() {
 		return m.Label
 	}
-	switch m.Kind {
-	case finding.ReadsStock:
-		return i18n.F("read")
-	case finding.WritesStock:
-		return i18n.F("write")
-	case finding.Refuses:
-		return i18n.F("refused")
-	case finding.Releases:
-		return i18n.F("release")
-	case finding.Expires:
-		return i18n.F("expired")
-	case finding.Deletes:
-		return i18n.F("deleted")
-	case finding.Killed:
-		return i18n.F("killed")
-	case finding.Told:
-		return i18n.F("told")
-	case finding.Wakes:
-		return i18n.F("wakes")
-	case finding.Notes:
-		return i18n.F("note")
-	}
-	return i18n.Plain(string(m.Kind))
+	return markKindOf(m.Kind).word
 }
 
 // num writes a number with as many digits as tell something.

@@ -194,7 +194,7 @@ func (t *text) lane(lane finding.Lane) rail {
 	}
 	for _, m := range lane.Marks {
 		n := &note{
-			at: m.At, col: t.col(m.At), sign: sign(m.Kind), text: t.actors.text(lane, m).In(t.lang),
+			at: m.At, col: t.col(m.At), sign: markKindOf(m.Kind).sign, text: t.actors.text(lane, m).In(t.lang),
 			owner: t.actors.owner(lane, m.Who), wrong: m.Wrong, cause: m.Cause,
 		}
 		notes = append(notes, n)

@@ -83,22 +83,9 @@ func code(owner int, wrong bool) string {
 	return fmt.Sprintf("\x1b[38;5;%dm", colours[colourNumber(owner)-1])
 }
 
-// barEnds is the style of a span.
-type barEnds struct{ left, fill, right rune }
-
+// barStyle is how a span is drawn.
 func barStyle(s finding.Span) barEnds {
-	b := map[finding.SpanKind]barEnds{
-		finding.Waits:    {'├', '┄', '┤'},
-		finding.Held:     {'┣', '━', '┫'},
-		finding.Believes: {'┣', '╍', '┫'},
-		finding.Stored:   {'╠', '═', '╣'},
-		finding.Reads:    {'├', '─', '┤'},
-		finding.Paused:   {'░', '░', '░'},
-		finding.Down:     {'▓', '▓', '▓'},
-	}[s.Kind]
-	if b.fill == 0 {
-		b = barEnds{'├', '─', '┤'}
-	}
+	b := spanKindOf(s.Kind).bar
 	if s.Wrong {
 		b.left, b.right = '✗', '✗'
 	}
@@ -108,15 +95,6 @@ func barStyle(s finding.Span) barEnds {
 	return b
 }
 
-func sign(k finding.MarkKind) rune {
-	for _, known := range markKinds() {
-		if known.kind == k {
-			return known.sign
-		}
-	}
-	return '◆'
-}
-
 // legend explains the styles and signs that are used; a brief one those that nothing beside them explains.
 func (t *text) legend(brief bool) string {
 	d := drawing{lanes: t.lanes}
@@ -124,9 +102,9 @@ func (t *text) legend(brief bool) string {
 	// The text beside these does not say what they are: “told” of what, and who woke whom.
 	unexplained := []finding.MarkKind{finding.Renews, finding.Told, finding.Wakes}
 	var parts []string
-	for _, kind := range spanKinds() {
-		if spans[kind] && (!brief || !t.said[kind] || kind == finding.Paused) {
-			parts = append(parts, strings.Repeat(string(barStyle(finding.Span{Kind: kind}).fill), 2)+" "+spanMeaning(kind).In(t.lang))
+	for _, k := range spanKinds() {
+		if spans[k.kind] && (!brief || !t.said[k.kind] || k.kind == finding.Paused) {
+			parts = append(parts, strings.Repeat(string(k.bar.fill), 2)+" "+k.means.In(t.lang))
 		}
 	}
 	for _, k := range markKinds() {

@@ -250,10 +250,10 @@ type legendItem struct {
 func (d *drawing) legend(y float64) float64 {
 	spans, marks, wrong, cause := d.used()
 	var items []legendItem
-	for _, kind := range spanKinds() {
-		if spans[kind] {
-			items = append(items, legendItem{Span: kind, Text: spanMeaning(kind).In(d.lang)})
-			if kind == finding.Waits || kind == finding.Paused {
+	for _, k := range spanKinds() {
+		if spans[k.kind] {
+			items = append(items, legendItem{Span: k.kind, Text: k.means.In(d.lang)})
+			if k.kind == finding.Waits || k.kind == finding.Paused {
 				d.hatches()
 			}
 		}
@@ -309,57 +309,5 @@ func (d *drawing) hatches() {
 	d.pic.Owners = d.pic.Owners[:0]
 	for i := range min(len(d.actors), ownerColours) + 1 {
 		d.pic.Owners = append(d.pic.Owners, i)
-	}
-}
-
-// spanKinds are the kinds of span in the order of the legend.
-func spanKinds() []finding.SpanKind {
-	return []finding.SpanKind{
-		finding.Waits, finding.Held, finding.Believes, finding.Reads, finding.Transacts, finding.Stored, finding.Paused, finding.Down,
-	}
-}
-
-func spanMeaning(k finding.SpanKind) i18n.Text {
-	switch k {
-	case finding.Held:
-		return i18n.F("holds the lock")
-	case finding.Transacts:
-		return i18n.F("transaction, to its commit")
-	case finding.Waits:
-		return i18n.F("waits for the lock")
-	case finding.Believes:
-		return i18n.F("believes so, and holds it no more")
-	case finding.Reads:
-		return i18n.F("holds it as a reader")
-	case finding.Stored:
-		return i18n.F("the store has the key")
-	case finding.Paused:
-		return i18n.F("stands still")
-	case finding.Down:
-		return i18n.F("dead or cut off")
-	}
-	return i18n.Plain(string(k))
-}
-
-// markKind is a kind of mark with its sign in a terminal and what it means.
-type markKind struct {
-	kind  finding.MarkKind
-	sign  rune
-	means i18n.Text
-}
-
-func markKinds() []markKind {
-	return []markKind{
-		{finding.ReadsStock, '○', i18n.F("reads")},
-		{finding.WritesStock, '●', i18n.F("writes")},
-		{finding.Refuses, '⊘', i18n.F("is refused or gives up")},
-		{finding.Releases, '▽', i18n.F("releases")},
-		{finding.Expires, '◔', i18n.F("lease runs out")},
-		{finding.Deletes, '×', i18n.F("key deleted")},
-		{finding.Killed, '†', i18n.F("killed")},
-		{finding.Renews, '↻', i18n.F("lease renewed")},
-		{finding.Told, '◇', i18n.F("learns that it holds no longer")},
-		{finding.Wakes, '△', i18n.F("is woken")},
-		{finding.Notes, '◆', i18n.F("note")},
 	}
 }
