@@ -29,11 +29,7 @@ func (d Document) Page(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("lockjudge: %w", err)
 	}
-	data, err := newPage(d)
-	if err != nil {
-		return err
-	}
-	if err := t.Execute(w, data); err != nil {
+	if err := t.Execute(w, newPage(d)); err != nil {
 		return fmt.Errorf("lockjudge: %w", err)
 	}
 	return nil
@@ -67,26 +63,17 @@ type shownStep struct {
 type shownSale struct {
 	finding.Result
 	Breaks    bool
-	Pictures  []picture
+	Pictures  []report.Picture
 	Anomalies []counted
 	Answers   []counted
 }
-
-type picture struct {
-	Title, Summary string
-	Also           []titled
-	SVG            template.HTML
-	Steps          report.Player
-}
-
-type titled struct{ Title, Summary string }
 
 type counted struct {
 	Title, Means string
 	N            int
 }
 
-func newPage(d Document) (page, error) {
+func newPage(d Document) page {
 	p := page{Document: d, CSS: report.PictureCSS() + report.PageCSS() + pageCSS, Script: report.PlayerScript(), Seconds: d.DurationMS / 1000}
 	for _, b := range d.Behaviours {
 		switch {
@@ -105,20 +92,19 @@ func newPage(d Document) (page, error) {
 		p.Tried++
 	}
 	for _, r := range d.Sales {
-		shown, err := showSale(r)
-		if err != nil {
-			return p, err
-		}
-		p.Sales = append(p.Sales, shown)
+		p.Sales = append(p.Sales, showSale(r))
 	}
-	return p, nil
+	return p
 }
 
-func showSale(r finding.Result) (shownSale, error) {
-	shown := shownSale{Result: r, Breaks: r.Observed == finding.Breaks}
-	title := map[finding.Kind]string{"": "How the lock is passed on"}
+func showSale(r finding.Result) shownSale {
+	shown := shownSale{Result: r, Breaks: r.Observed == finding.Breaks, Pictures: report.Pictures(r, i18n.English)}
+	for i, p := range shown.Pictures {
+		if p.Kind == "" {
+			shown.Pictures[i].Title = "How the lock is passed on"
+		}
+	}
 	for _, info := range finding.Kinds() {
-		title[info.Kind] = "How it comes to " + info.Title
 		if slices.Contains(r.About, info.Kind) {
 			shown.Anomalies = append(shown.Anomalies, counted{info.Title, info.Means, r.Anomalies[info.Kind]})
 		}
@@ -126,20 +112,5 @@ func showSale(r finding.Result) (shownSale, error) {
 	for _, code := range slices.Sorted(maps.Keys(r.Answers)) {
 		shown.Answers = append(shown.Answers, counted{Title: code, N: r.Answers[code]})
 	}
-	all := slices.Clone(r.More)
-	if r.Witness != nil {
-		all = slices.Insert(all, 0, *r.Witness)
-	}
-	for i, w := range all {
-		svg, err := report.SVGs(w, fmt.Sprintf("%s-w%d", r.ID, i), i18n.English)
-		if err != nil {
-			return shown, err
-		}
-		p := picture{Title: title[w.Kind], Summary: w.Summary.In(i18n.English), SVG: svg, Steps: report.NewPlayer(w, i18n.English)}
-		for _, also := range w.Also {
-			p.Also = append(p.Also, titled{title[also.Kind], also.Summary.In(i18n.English)})
-		}
-		shown.Pictures = append(shown.Pictures, p)
-	}
-	return shown, nil
+	return shown
 }

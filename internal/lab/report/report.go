@@ -138,7 +138,6 @@ func PageCSS() template.CSS { return template.CSS(pageCSS) }
 
 func pageTemplate(l i18n.Language) (*template.Template, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"svg":       func(wit finding.Witness, id string) (template.HTML, error) { return SVGs(wit, id, l) },
 		"t":         func(format string, values ...any) string { return i18n.Key(format, values...).In(l) },
 		"in":        func(text i18n.Text) string { return text.In(l) },
 		"histogram": func(latency *finding.Latency) *histogram { return newHistogram(latency, l) },
@@ -187,7 +186,7 @@ type entry struct {
 	Outcome  outcome
 	Cells    []cell
 	Counts   []count
-	Pictures []shownWitness
+	Pictures []Picture
 	Answers  []answer
 	Other    *Entry // its partner
 	Pretty   string // the setup
@@ -213,17 +212,38 @@ type count struct {
 	About bool
 }
 
-// shownWitness is a witness with the id of its picture.
-type shownWitness struct {
+// Picture is a witness of a result as a page shows it.
+type Picture struct {
 	finding.Witness
-	ID    string
 	Title string
-	Told  []told // what it shows besides
+	Told  []Told // what it shows besides
 	Steps Player
+
+	id       string // unique within the page
+	language i18n.Language
 }
 
-// told is another anomaly that a picture shows.
-type told struct{ Title, Summary string }
+// Told is another anomaly that a picture shows.
+type Told struct{ Title, Summary string }
+
+// SVG draws the witness in each size.
+func (p Picture) SVG() (template.HTML, error) { return SVGs(p.Witness, p.id, p.language) }
+
+// Pictures are those of a result, the deciding one first.
+func Pictures(r finding.Result, l i18n.Language) (all []Picture) {
+	wits := slices.Clone(r.More)
+	if r.Witness != nil {
+		wits = slices.Insert(wits, 0, *r.Witness)
+	}
+	for i, wit := range wits {
+		p := Picture{Witness: wit, id: fmt.Sprintf("%s-w%d", r.ID, i), language: l, Title: titleOf(wit).In(l), Steps: NewPlayer(wit, l)}
+		for _, also := range wit.Also {
+			p.Told = append(p.Told, Told{titleOfKind(also.Kind).In(l), also.Summary.In(l)})
+		}
+		all = append(all, p)
+	}
+	return all
+}
 
 type answer struct {
 	Code  string
@@ -270,7 +290,7 @@ func (p page) Columns() int { return len(p.Kinds) + 1 }
 
 func (r Report) entry(e Entry) entry {
 	res := e.Result
-	v := entry{Entry: e, Outcome: outcomeOf(res, r.Language), Answers: answers(res.Answers), Pretty: pretty(e.Setup)}
+	v := entry{Entry: e, Outcome: outcomeOf(res, r.Language), Answers: answers(res.Answers), Pictures: Pictures(res, r.Language), Pretty: pretty(e.Setup)}
 	about := func(k finding.Kind) bool { return len(res.About) == 0 || slices.Contains(res.About, k) }
 	for _, info := range r.Kinds {
 		n := res.Anomalies[info.Kind]
@@ -279,17 +299,6 @@ func (r Report) entry(e Entry) entry {
 		if n > 0 || decides && len(res.About) > 0 {
 			v.Counts = append(v.Counts, count{Info: info, N: n, About: decides})
 		}
-	}
-	wits := slices.Clone(res.More)
-	if res.Witness != nil {
-		wits = slices.Insert(wits, 0, *res.Witness)
-	}
-	for i, wit := range wits {
-		shown := shownWitness{Witness: wit, ID: fmt.Sprintf("%s-w%d", res.ID, i), Title: titleOf(wit).In(r.Language), Steps: NewPlayer(wit, r.Language)}
-		for _, also := range wit.Also {
-			shown.Told = append(shown.Told, told{titleOfKind(also.Kind).In(r.Language), also.Summary.In(r.Language)})
-		}
-		v.Pictures = append(v.Pictures, shown)
 	}
 	for i := range r.Entries {
 		if id := r.Entries[i].Result.ID; id == e.Partner && id != "" {
