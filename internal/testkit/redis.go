@@ -14,12 +14,9 @@ import (
 )
 
 // RedisServer is a redis-server process of one test. Its methods fail that test, so those that can fail
-// (Restart, Client) must be called from the test's own goroutine.
-type RedisServer struct {
-	t       TB
-	process *redisProcess
-	shared  bool
-}
+// (Restart, Client) must be called from the test's own goroutine. A primary does not wait at its Stop for replicas
+// that lag behind (by default it waits for ten seconds), unless NewRedis was given another --shutdown-timeout.
+type RedisServer struct{ server[*redisProcess] }
 
 // Redis returns the redis-server that all tests of this binary share. It stores nothing on disk. Use keys
 // with a [KeyPrefix], and never FLUSHALL.
@@ -27,7 +24,7 @@ func Redis(t TB) *RedisServer {
 	t.Helper()
 	process, err := binary.redis.get(func() (*redisProcess, error) { return startRedis(redisOptions{}) })
 	check(t, err)
-	return &RedisServer{t: t, process: process, shared: true}
+	return &RedisServer{server[*redisProcess]{t, process, true}}
 }
 
 // NewRedis starts a redis-server for this test alone and stops it at the end of the test. It stores
@@ -48,12 +45,8 @@ func newRedis(t TB, options redisOptions) *RedisServer {
 	t.Helper()
 	process, err := startRedis(options)
 	check(t, err)
-	t.Cleanup(func() {
-		if err := process.close(); err != nil {
-			t.Errorf("testkit: stop redis-server: %v", err)
-		}
-	})
-	return &RedisServer{t: t, process: process}
+	closeAtEnd(t, process)
+	return &RedisServer{server[*redisProcess]{t, process, false}}
 }
 
 // NewRedisProgram is NewRedis with another server, which must accept --port and --bind and answer INFO SERVER
@@ -71,9 +64,6 @@ func NewRedisReplica(t TB, primary *RedisServer, args ...string) *RedisServer {
 	return replica
 }
 
-// Addr returns the server's address, host:port. Restart does not change it.
-func (s *RedisServer) Addr() string { return s.process.addr() }
-
 // Dir returns the server's data folder.
 func (s *RedisServer) Dir() string { return s.process.dir }
 
@@ -88,38 +78,6 @@ func (s *RedisServer) Client(t TB) *redis.Client {
 		}
 	})
 	return client
-}
-
-// Kill kills the server with SIGKILL and waits for its end.
-func (s *RedisServer) Kill() { s.own("Kill").Kill() }
-
-// Stop stops the server with SIGTERM, as an operator would, and waits for its end. A primary does not
-// wait for replicas that lag behind (by default it waits for ten seconds), unless NewRedis was given
-// another --shutdown-timeout.
-func (s *RedisServer) Stop() {
-	s.t.Helper()
-	if err := s.own("Stop").Stop(); err != nil {
-		s.t.Fatalf("testkit: stop redis-server: %v", err)
-	}
-}
-
-// Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
-func (s *RedisServer) Pause() {
-	s.t.Helper()
-	s.own("Pause").pause(s.t)
-}
-
-// Resume continues a paused server.
-func (s *RedisServer) Resume() { s.own("Resume").Resume() }
-
-// Restart starts the server again on the same port and in the same folder, and waits until it answers.
-// A running server is killed first.
-func (s *RedisServer) Restart() {
-	s.t.Helper()
-	s.own("Restart").Kill()
-	if err := s.process.restart(); err != nil {
-		s.t.Fatalf("testkit: restart redis-server: %v", err)
-	}
 }
 
 // ReplicaOf makes the server a replica of the one at the address, and waits until it is in sync. If the
@@ -150,23 +108,18 @@ func (s *RedisServer) replicaOf(host, port string) {
 	}
 }
 
-// own fails the test if the server is shared, because other tests use it.
-func (s *RedisServer) own(method string) *Process {
-	s.t.Helper()
-	if s.shared {
-		s.t.Fatalf("testkit: %s of the shared redis-server would break other tests; use NewRedis", method)
-	}
-	return s.process.Process
-}
-
 // redisProcess is a redis-server (or a sentinel) with its port and folder.
 type redisProcess struct {
-	*Process
+	home
 	options redisOptions
 	path    string
-	port    int
-	dir     string
-	remove  func() error // removes dir
+}
+
+func (s *redisProcess) name() string {
+	if s.options.sentinel {
+		return "a sentinel"
+	}
+	return "redis-server"
 }
 
 type redisOptions struct {
@@ -206,19 +159,8 @@ func startRedis(options redisOptions) (*redisProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, remove, err := binary.folder("")
-	if err != nil {
-		return nil, err
-	}
-	s := &redisProcess{path: path, dir: dir, remove: remove, options: options}
-	err = withFreePort(func(port int) error {
-		s.port = port
-		return s.restart()
-	}, options.above()...)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start redis-server: %w", err), remove())
-	}
-	return s, nil
+	s := &redisProcess{path: path, options: options}
+	return s, s.settle(s, "", func() error { return nil }, options.above()...)
 }
 
 func (s *redisProcess) restart() error {
@@ -238,40 +180,29 @@ func (s *redisProcess) restart() error {
 	}
 	args = append(args, "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1")
 	env := slices.Concat(s.options.program.Env, s.options.env)
-	p, err := start(Command{Path: s.path, Args: append(args, s.options.extra...), Env: env, Dir: s.dir})
-	if err != nil {
-		return err
-	}
-	if err := p.waitReady(s.ready(p)); err != nil {
-		p.Kill()
-		return err
-	}
-	s.Process = p
-	return nil
+	return s.run(Command{Path: s.path, Args: append(args, s.options.extra...), Env: env, Dir: s.dir}, s.ready)
 }
 
 // ready asks the server for its process id: the answer could come from another process on the same port.
 // A server that is loading its data answers with an error.
-func (s *redisProcess) ready(p *Process) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := listening(ctx, s.addr()); err != nil {
-			return err
-		}
-		client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, PoolSize: 1})
-		defer client.Close()
-		defer context.AfterFunc(ctx, func() { client.Close() })() // the driver ignores ctx while it waits for an answer
-		if err := client.Ping(ctx).Err(); err != nil {
-			return err
-		}
-		info := client.InfoMap(ctx, "server")
-		if err := info.Err(); err != nil {
-			return err
-		}
-		if pid := info.Item("Server", "process_id"); pid != strconv.Itoa(p.PID()) {
-			return fmt.Errorf("process %s answers at %s, not process %d", pid, s.addr(), p.PID())
-		}
-		return nil
+func (s *redisProcess) ready(ctx context.Context) error {
+	if err := listening(ctx, s.addr()); err != nil {
+		return err
 	}
+	client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, PoolSize: 1})
+	defer client.Close()
+	defer context.AfterFunc(ctx, func() { client.Close() })() // the driver ignores ctx while it waits for an answer
+	if err := client.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	info := client.InfoMap(ctx, "server")
+	if err := info.Err(); err != nil {
+		return err
+	}
+	if pid := info.Item("Server", "process_id"); pid != strconv.Itoa(s.PID()) {
+		return fmt.Errorf("process %s answers at %s, not process %d", pid, s.addr(), s.PID())
+	}
+	return nil
 }
 
 // inSync returns nil if a replica has its primary's data and its link is up.
@@ -286,13 +217,6 @@ func (s *redisProcess) inSync(ctx context.Context) error {
 		return fmt.Errorf("the replica's link is %q", state)
 	}
 	return nil
-}
-
-func (s *redisProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
-
-func (s *redisProcess) close() error {
-	s.Kill()
-	return s.remove()
 }
 
 // sentinelConfig returns the path of the file in which a sentinel stores its state. It is empty at first

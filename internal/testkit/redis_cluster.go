@@ -107,11 +107,7 @@ func RedisSentinelOf(t TB, replicas int) *Sentinel {
 	for range sentinels {
 		process, err := startRedis(redisOptions{sentinel: true})
 		check(t, err)
-		t.Cleanup(func() {
-			if err := process.close(); err != nil {
-				t.Errorf("testkit: stop a sentinel: %v", err)
-			}
-		})
+		closeAtEnd(t, process)
 		s.sentinels = append(s.sentinels, process)
 		s.Addrs = append(s.Addrs, process.addr())
 		check(t, s.monitor(t.Context(), process, quorum))

@@ -3,7 +3,6 @@ package testkit
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,10 +14,7 @@ import (
 
 // SQLServer is a mariadbd or mysqld process of one test. Its methods fail that test, so those that can fail
 // (Stop, Restart, Database) must be called from the test's own goroutine.
-type SQLServer struct {
-	t       TB
-	process *sqlProcess
-}
+type SQLServer struct{ server[*sqlProcess] }
 
 // NewMariaDB starts a MariaDB server for this test alone and stops it at the end of the test. args are
 // additional flags of mariadbd, such as "--innodb-lock-wait-timeout=1".
@@ -51,19 +47,13 @@ func newSQL(t TB, engine sqlEngine, env, args []string) *SQLServer {
 // newSQLServer stops the process at the end of the test, and shows what it printed if the test failed.
 func newSQLServer(t TB, process *sqlProcess) *SQLServer {
 	t.Cleanup(func() {
-		name := process.engine.name()
-		if err := process.close(); err != nil {
-			t.Errorf("testkit: stop %s: %v", name, err)
-		}
 		if t.Failed() {
-			process.logOutput(t, name)
+			process.logOutput(t, process.name())
 		}
 	})
-	return &SQLServer{t: t, process: process}
+	closeAtEnd(t, process)
+	return &SQLServer{server[*sqlProcess]{t, process, false}}
 }
-
-// Addr returns the server's address, host:port. Restart does not change it.
-func (s *SQLServer) Addr() string { return s.process.addr() }
 
 // PID is the server's process.
 func (s *SQLServer) PID() int { return s.process.PID() }
@@ -73,36 +63,6 @@ func (s *SQLServer) Database(t TB) Database {
 	t.Helper()
 	db, _ := s.process.database(t)
 	return db
-}
-
-// Kill kills the server with SIGKILL and waits for its end.
-func (s *SQLServer) Kill() { s.process.Kill() }
-
-// Stop stops the server with SIGTERM, as an operator would, and waits for its end.
-func (s *SQLServer) Stop() {
-	s.t.Helper()
-	if err := s.process.Stop(); err != nil {
-		s.t.Fatalf("testkit: stop %s: %v", s.process.engine.name(), err)
-	}
-}
-
-// Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
-func (s *SQLServer) Pause() {
-	s.t.Helper()
-	s.process.pause(s.t)
-}
-
-// Resume continues a paused server.
-func (s *SQLServer) Resume() { s.process.Resume() }
-
-// Restart starts the server again on the same port and in the same folder, and waits until it has
-// recovered and answers. A running server is killed first.
-func (s *SQLServer) Restart() {
-	s.t.Helper()
-	s.process.Kill()
-	if err := s.process.restart(); err != nil {
-		s.t.Fatalf("testkit: restart %s: %v", s.process.engine.name(), err)
-	}
 }
 
 // sqlEngine has the differences between MariaDB and MySQL.
@@ -145,41 +105,26 @@ func (p sqlProgram) temp() string {
 
 // sqlProcess is a server process with its port and data folder.
 type sqlProcess struct {
-	*Process
+	home
 	engine  sqlEngine
 	program sqlProgram
-	port    int
-	dir     string
-	remove  func() error // removes dir
 	env     []string
 	extra   []string
 }
+
+func (s *sqlProcess) name() string { return s.engine.name() }
 
 func startSQL(engine sqlEngine, env, extra []string) (*sqlProcess, error) {
 	program, err := engine.locate()
 	if err != nil {
 		return nil, err
 	}
-	dir, remove, err := binary.folder(program.temp())
-	if err != nil {
-		return nil, err
+	s := &sqlProcess{engine: engine, program: program, env: env, extra: extra}
+	var above []int
+	if starter, ok := engine.(sqlStarter); ok {
+		above = starter.ports()
 	}
-	s := &sqlProcess{engine: engine, program: program, dir: dir, remove: remove, env: env, extra: extra}
-	err = engine.initialize(program, s.data())
-	if err == nil {
-		var above []int
-		if starter, ok := engine.(sqlStarter); ok {
-			above = starter.ports()
-		}
-		err = withFreePort(func(port int) error {
-			s.port = port
-			return s.restart()
-		}, above...)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start %s: %w", engine.name(), err), remove())
-	}
-	return s, nil
+	return s, s.settle(s, program.temp(), func() error { return engine.initialize(program, s.data()) }, above...)
 }
 
 func (s *sqlProcess) restart() error {
@@ -191,16 +136,7 @@ func (s *sqlProcess) restart() error {
 		}
 		c.Args, c.Env = append(c.Args, flags...), slices.Concat(c.Env, env)
 	}
-	p, err := start(c)
-	if err != nil {
-		return err
-	}
-	if err := p.waitReady(s.ready); err != nil {
-		p.Kill()
-		return err
-	}
-	s.Process = p
-	return nil
+	return s.run(c, s.ready)
 }
 
 // asRoot returns the flag that lets a server run as root if the test does. Servers demand it, and one
@@ -264,13 +200,6 @@ func (s *sqlProcess) ready(ctx context.Context) error {
 
 func (s *sqlProcess) data() string { return filepath.Join(s.dir, "data") }
 
-func (s *sqlProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
-
 func (s *sqlProcess) dsn(database string) string {
 	return fmt.Sprintf("root@tcp(%s)/%s", s.addr(), database)
-}
-
-func (s *sqlProcess) close() error {
-	s.Kill()
-	return s.remove()
 }

@@ -2,7 +2,6 @@ package testkit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,12 +27,9 @@ const zooKeeperAnswer = time.Second
 
 // ZooKeeperServer is a standalone ZooKeeper server of one test. It accepts session timeouts from 400 ms to
 // a minute. Its methods fail that test, so those that can fail (Restart, Conn) must be called from the
-// test's own goroutine.
-type ZooKeeperServer struct {
-	t       TB
-	process *zooKeeperProcess
-	shared  bool
-}
+// test's own goroutine. After Resume a session whose timeout has passed may be expired; only a restart gives
+// every session a full timeout again.
+type ZooKeeperServer struct{ server[*zooKeeperProcess] }
 
 // ZooKeeper returns the ZooKeeper server that all tests of this binary share. Use nodes below a path of
 // your own, such as a [KeyPrefix].
@@ -41,7 +37,7 @@ func ZooKeeper(t TB) *ZooKeeperServer {
 	t.Helper()
 	process, err := binary.zookeeper.get(startZooKeeper)
 	check(t, err)
-	return &ZooKeeperServer{t: t, process: process, shared: true}
+	return &ZooKeeperServer{server[*zooKeeperProcess]{t, process, true}}
 }
 
 // NewZooKeeper starts a ZooKeeper server for this test alone and stops it at the end of the test.
@@ -49,16 +45,9 @@ func NewZooKeeper(t TB) *ZooKeeperServer {
 	t.Helper()
 	process, err := startZooKeeper()
 	check(t, err)
-	t.Cleanup(func() {
-		if err := process.close(); err != nil {
-			t.Errorf("testkit: stop ZooKeeper: %v", err)
-		}
-	})
-	return &ZooKeeperServer{t: t, process: process}
+	closeAtEnd(t, process)
+	return &ZooKeeperServer{server[*zooKeeperProcess]{t, process, false}}
 }
-
-// Addr returns the server's address, host:port. Restart does not change it.
-func (s *ZooKeeperServer) Addr() string { return s.process.addr() }
 
 // Dir returns the folder with the server's configuration and data.
 func (s *ZooKeeperServer) Dir() string { return s.process.dir }
@@ -91,47 +80,14 @@ type discardZKLogger struct{}
 
 func (discardZKLogger) Printf(string, ...any) {}
 
-// Kill kills the server with SIGKILL and waits for its end.
-func (s *ZooKeeperServer) Kill() { s.own("Kill").Kill() }
-
-// Pause pauses the server (SIGSTOP): connections stay open and nothing answers.
-func (s *ZooKeeperServer) Pause() {
-	s.t.Helper()
-	s.own("Pause").pause(s.t)
-}
-
-// Resume continues a paused server. A session whose timeout has passed may be expired; only a restart
-// gives every session a full timeout again.
-func (s *ZooKeeperServer) Resume() { s.own("Resume").Resume() }
-
-// Restart starts the server again on the same port and with its data, and waits until it answers. A
-// running server is killed first.
-func (s *ZooKeeperServer) Restart() {
-	s.t.Helper()
-	s.own("Restart").Kill()
-	if err := s.process.restart(); err != nil {
-		s.t.Fatalf("testkit: restart ZooKeeper: %v", err)
-	}
-}
-
-// own fails the test if the server is shared, because other tests use it.
-func (s *ZooKeeperServer) own(method string) *Process {
-	s.t.Helper()
-	if s.shared {
-		s.t.Fatalf("testkit: %s of the shared ZooKeeper would break other tests; use NewZooKeeper", method)
-	}
-	return s.process.Process
-}
-
 // zooKeeperProcess is a Java process that runs a ZooKeeper server.
 type zooKeeperProcess struct {
-	*Process
+	home
 	java      string
 	classPath string
-	port      int
-	dir       string
-	remove    func() error // removes dir
 }
+
+func (*zooKeeperProcess) name() string { return "ZooKeeper" }
 
 const (
 	zooKeeperHow = "apt-get install zookeeper default-jre-headless, brew install zookeeper, SECKILL_TEST_ZOOKEEPER=<folder of a ZooKeeper release>, or make infra"
@@ -143,19 +99,8 @@ func startZooKeeper() (*zooKeeperProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, remove, err := binary.folder("")
-	if err != nil {
-		return nil, err
-	}
-	s := &zooKeeperProcess{java: java, classPath: classPath, dir: dir, remove: remove}
-	err = withFreePort(func(port int) error {
-		s.port = port
-		return s.restart()
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start ZooKeeper: %w", err), remove())
-	}
-	return s, nil
+	s := &zooKeeperProcess{java: java, classPath: classPath}
+	return s, s.settle(s, "", func() error { return nil })
 }
 
 // locateZooKeeper finds Java and ZooKeeper's jars.
@@ -191,22 +136,13 @@ func (s *zooKeeperProcess) restart() error {
 	if err := os.WriteFile(config, []byte(s.config()), 0o600); err != nil {
 		return err
 	}
-	p, err := start(Command{Path: s.java, Dir: s.dir, Args: []string{
+	return s.run(Command{Path: s.java, Dir: s.dir, Args: []string{
 		"-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // small, and starts fast
 		"-Dzookeeper.forceSync=no", // written data survives SIGKILL; no test cuts the power
 		"-Dzookeeper.preAllocSize=1024",
 		"-Dznode.container.checkIntervalMs=1000", // otherwise empty containers stay for a minute
 		"-cp", s.classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", config,
-	}})
-	if err != nil {
-		return err
-	}
-	if err := p.waitReady(s.ready); err != nil {
-		p.Kill()
-		return err
-	}
-	s.Process = p
-	return nil
+	}}, s.ready)
 }
 
 func (s *zooKeeperProcess) config() string {
@@ -249,11 +185,4 @@ func (s *zooKeeperProcess) ready(ctx context.Context) error {
 		return fmt.Errorf("not the server that was started: %q", answer)
 	}
 	return nil
-}
-
-func (s *zooKeeperProcess) addr() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
-
-func (s *zooKeeperProcess) close() error {
-	s.Kill()
-	return s.remove()
 }
