@@ -16,8 +16,8 @@ import (
 //	after-commit      after the commit
 //	before-release    before the lock is released
 //
-// Each point is a wrapper around the store, the transaction, the lock or the lease. An order whose
-// policy has no faults runs without any wrapper.
+// The point before the first write is a call that the flow makes if there is one. Each other point is a wrapper around
+// the store, the transaction, the lock or the lease. An order whose policy has no faults runs without any of them.
 
 // injectFaults wraps the order's store and lock, if any of the policy's faults hits this user.
 func (p *lockedOrder) injectFaults() error {
@@ -28,6 +28,7 @@ func (p *lockedOrder) injectFaults() error {
 	f := &faultPlan{faults: faults}
 	p.store = &faultyStore{Store: p.store, plan: f}
 	p.locker = &faultyLocker{Locker: p.locker, plan: f}
+	p.beforeWrite = func(ctx context.Context) error { return f.pass(ctx, lock.CriticalSection) }
 	return nil
 }
 
@@ -54,7 +55,7 @@ type faultyStore struct {
 // Transact implements [Store].
 func (s *faultyStore) Transact(ctx context.Context, fn func(ctx context.Context, tx Tx) error) error {
 	err := s.Store.Transact(ctx, func(ctx context.Context, tx Tx) error {
-		if err := fn(ctx, &faultyTx{Tx: tx, plan: s.plan}); err != nil {
+		if err := fn(ctx, faultyTx{tx}); err != nil {
 			return err
 		}
 		return s.plan.pass(ctx, lock.BeforeCommit)
@@ -65,62 +66,11 @@ func (s *faultyStore) Transact(ctx context.Context, fn func(ctx context.Context,
 	return s.plan.pass(ctx, lock.AfterCommit)
 }
 
-// faultyTx adds critical-section before each write to the stock.
-type faultyTx struct {
-	Tx
-	plan *faultPlan
-}
-
-// Decrement implements [Tx].
-func (t *faultyTx) Decrement(ctx context.Context, voucherID int64) error {
-	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
-		return err
-	}
-	return t.Tx.Decrement(ctx, voucherID)
-}
-
-// SetStock implements [Tx].
-func (t *faultyTx) SetStock(ctx context.Context, voucherID, stock int64) error {
-	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
-		return err
-	}
-	return t.Tx.SetStock(ctx, voucherID, stock)
-}
-
-// DecrementVersion implements [Tx].
-func (t *faultyTx) DecrementVersion(ctx context.Context, voucherID, version int64) error {
-	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
-		return err
-	}
-	return t.Tx.DecrementVersion(ctx, voucherID, version)
-}
-
-// DecrementFenced implements [Tx].
-func (t *faultyTx) DecrementFenced(ctx context.Context, voucherID int64, token uint64) error {
-	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
-		return err
-	}
-	return t.Tx.DecrementFenced(ctx, voucherID, token)
-}
-
-// DecrementRow implements [Tx].
-func (t *faultyTx) DecrementRow(ctx context.Context, voucherID, row int64) error {
-	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
-		return err
-	}
-	return t.Tx.DecrementRow(ctx, voucherID, row)
-}
-
-// TakeUnit implements [Tx].
-func (t *faultyTx) TakeUnit(ctx context.Context, voucherID, from int64) error {
-	if err := t.plan.pass(ctx, lock.CriticalSection); err != nil {
-		return err
-	}
-	return t.Tx.TakeUnit(ctx, voucherID, from)
-}
+// faultyTx sends the writes before before-commit.
+type faultyTx struct{ Tx }
 
 // Insert implements [Tx]. It sends the writes at once, so that the points that follow find them done.
-func (t *faultyTx) Insert(ctx context.Context, o Order, unique bool) error {
+func (t faultyTx) Insert(ctx context.Context, o Order, unique bool) error {
 	if err := t.Tx.Insert(ctx, o, unique); err != nil {
 		return err
 	}

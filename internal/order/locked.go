@@ -22,6 +22,8 @@ type lockedOrder struct {
 	log     *slog.Logger
 	// attempts is how often the transaction was begun.
 	attempts int
+	// beforeWrite comes before the write to the stock; nil but in the laboratory.
+	beforeWrite func(ctx context.Context) error
 }
 
 // placeLocked returns the order as it was stored. repeated says that an earlier attempt of the transaction collided.
@@ -115,6 +117,11 @@ func (p *lockedOrder) decrementAndInsert(ctx context.Context, tx Tx, lease lock.
 	decrement, err := p.prepareDecrement(ctx, tx, lease)
 	if err != nil {
 		return err
+	}
+	if p.beforeWrite != nil {
+		if err := p.beforeWrite(ctx); err != nil {
+			return err
+		}
 	}
 	if err := decrement(ctx); err != nil {
 		return err
