@@ -93,5 +93,6 @@ func onShards() []mutant {
 			`"payments": {"column_vindexes": [{"column": "voucher_id"`, `"payments": {"column_vindexes": [{"column": "order_id"`, database},
 		{"a stock that Vitess does not have is not refused there", "internal/database/vitess.go",
 			"case p.Stock == voucher.StockUnits:", "case p.Stock == \"\":", database},
+		{"the Vitess of Compose is not recognized as one", "docker-compose.yml", "8.4.6-Vitess", "8.4.6", "./internal/deploy"},
 	}
 }
