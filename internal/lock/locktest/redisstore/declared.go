@@ -26,9 +26,9 @@ func (m Mechanism) DeclaresKeys(t *testing.T) {
 	t.Helper()
 	lines, client := monitored(t, func(server *testkit.RedisServer) {
 		locker, err := m.Open([]redis.UniversalClient{server.Client(t)}, Setting{Prefix: testkit.KeyPrefix(t)})
-		normalLife(t.Context(), locktest.Opened(t, locker, err))
+		ordinaryUse(t.Context(), locktest.Opened(t, locker, err))
 		if rw, ok := locker.(locktest.ReadWriter); ok {
-			normalLife(t.Context(), rw.Reader())
+			ordinaryUse(t.Context(), rw.Reader())
 		}
 	})
 	wrong, calls := undeclared(t.Context(), client, lines)
@@ -85,8 +85,8 @@ func startMonitor(t *testing.T, addr string) *bufio.Scanner {
 	return lines
 }
 
-// normalLife goes through a lock's life. A mechanism refuses what it does not have.
-func normalLife(ctx context.Context, l lock.Locker) {
+// ordinaryUse calls what a lock has, from its acquisition to its release. A mechanism refuses what it does not have.
+func ordinaryUse(ctx context.Context, l lock.Locker) {
 	owner := lock.WithOwner(ctx, "me")
 	opts := lock.Options{TTL: 10 * time.Second}
 	waits := lock.Options{TTL: 10 * time.Second, Wait: 50 * time.Millisecond}
