@@ -14,10 +14,7 @@ import (
 // visitor who had a pass gets a second order.
 func TestRedisIsEmptied(t *testing.T) {
 	play(t, 40, policyOf(10), 2, func(t *testing.T, w *world) {
-		tickets := make(map[int64]string)
-		for user := range int64(60) {
-			tickets[user+1] = w.enter(user + 1).Ticket
-		}
+		tickets := w.enterAll(1, 60)
 		w.redis.RestartEmpty()
 		until(time.Second)
 		for user, ticket := range tickets { // shown again, it is the same one
@@ -71,10 +68,7 @@ func TestRedisIsEmptied(t *testing.T) {
 // All instances and Redis die at once. What the database has is enough: the draw is the same, and every position.
 func TestEverythingButTheDatabaseDies(t *testing.T) {
 	play(t, 100, policyOf(5), 2, func(t *testing.T, w *world) {
-		tickets, positions := make(map[int64]string), make(map[int64]int64)
-		for user := range int64(50) {
-			tickets[user+1] = w.enter(user + 1).Ticket
-		}
+		tickets, positions := w.enterAll(1, 50), make(map[int64]int64)
 		until(time.Minute + 5*time.Second)
 		for user, ticket := range tickets {
 			positions[user] = w.look(user, ticket).Position
@@ -109,15 +103,10 @@ func TestEverythingButTheDatabaseDies(t *testing.T) {
 // that has seen them, and the draw of the database counts.
 func TestRedisRollsBack(t *testing.T) {
 	play(t, 100, policyOf(5), 1, func(t *testing.T, w *world) {
-		for user := range int64(20) {
-			w.enter(user + 1)
-		}
+		w.enterAll(1, 20)
 		key := ledgerKey()
 		older := w.client.HGetAll(t.Context(), key).Val()
-		tickets := make(map[int64]string)
-		for user := range int64(20) {
-			tickets[user+100] = w.enter(user + 100).Ticket
-		}
+		tickets := w.enterAll(100, 20)
 		rollBack := func() {
 			fail.NowIf(t, w.client.Del(t.Context(), key).Err())
 			fail.NowIf(t, w.client.HSet(t.Context(), key, older).Err())
@@ -145,9 +134,7 @@ func TestDatabaseIsAway(t *testing.T) {
 		ticket := w.enter(1).Ticket
 		until(time.Second)
 		w.locked(func() { w.down = true })
-		for user := range int64(50) {
-			w.enter(user + 2)
-		}
+		w.enterAll(2, 50)
 		until(time.Minute + 5*time.Second)
 		fail.Unequal(t, w.look(1, ticket).State, room.Drawing)
 		w.locked(func() { w.down = false })
@@ -324,9 +311,7 @@ func TestTicketTeachesItsNumber(t *testing.T) {
 // the sale begins.
 func TestNobodyIsCalledBeforeTheSale(t *testing.T) {
 	play(t, 1000, policyOf(5), 2, func(t *testing.T, w *world) {
-		for user := range int64(20) {
-			w.enter(user + 1)
-		}
+		w.enterAll(1, 20)
 		w.redis.Mini().SetTime(time.Now().Add(time.Minute))
 		until(time.Second)
 		w.redis.Mini().SetTime(time.Now().Add(-2 * time.Second))

@@ -33,10 +33,7 @@ func TestRoomIsGivenUpAsAWhole(t *testing.T) {
 // often.
 func TestPollsDoNotReachTheDatabase(t *testing.T) {
 	play(t, 1000, policyOf(200), 1, func(t *testing.T, w *world) {
-		tickets := make(map[int64]string)
-		for user := range int64(20) {
-			tickets[user+1] = w.enter(user + 1).Ticket
-		}
+		tickets := w.enterAll(1, 20)
 		yes, no := true, false
 		until(time.Minute)
 		readsIn5s := func() (n int) {

@@ -225,10 +225,7 @@ func TestStockIsKnown(t *testing.T) {
 // How long it will take is told only to those for whom units are left.
 func TestEstimateKnowsTheStock(t *testing.T) {
 	play(t, 5, policyOf(1), 1, func(t *testing.T, w *world) {
-		tickets := make(map[int64]string)
-		for user := range int64(20) {
-			tickets[user+1] = w.enter(user + 1).Ticket
-		}
+		tickets := w.enterAll(1, 20)
 		until(time.Minute + 3*time.Second)
 		for user, ticket := range tickets {
 			a := w.look(user, ticket)

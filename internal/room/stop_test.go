@@ -107,10 +107,7 @@ func (s *stopper) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (s *stopper) story(t *testing.T, w *world) {
 	w.client.AddHook(s)
 	w.redis.Refuse(s.refuse)
-	tickets := make(map[int64]string)
-	for user := int64(1); user <= 9; user++ {
-		tickets[user] = w.enter(user).Ticket
-	}
+	tickets := w.enterAll(1, 9)
 	for user, ticket := range tickets {
 		fail.Unequal(t, w.enter(user).Ticket, ticket, "the ticket of user %d", user)
 	}

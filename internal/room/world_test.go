@@ -193,6 +193,16 @@ func (w *world) enter(user int64) room.Answer {
 	return a
 }
 
+// enterAll has n users enter, from one user on, and returns their tickets.
+func (w *world) enterAll(from, n int64) map[int64]string {
+	w.t.Helper()
+	tickets := make(map[int64]string, n)
+	for user := from; user < from+n; user++ {
+		tickets[user] = w.enter(user).Ticket
+	}
+	return tickets
+}
+
 func (w *world) look(user int64, ticket string) room.Answer {
 	w.t.Helper()
 	a := w.again(func() (room.Answer, error) {
